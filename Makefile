@@ -1,0 +1,45 @@
+# Two commands for people: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+
+.PHONY: demo test test-slow format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       install climb into $(VENV) and run CLIMB on a built-in synthetic stream (two minutes)"
+	@echo "make test       install the development tools and pass every check (under ten minutes)"
+	@echo "make test-slow  what needs longer"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp file per install: pip runs again only when the project's requirements change.
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e ".[dev]"
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/climb run
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2 -m "not slow and not gpu"
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 -m "slow"
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
