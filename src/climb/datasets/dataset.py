@@ -39,6 +39,7 @@ class Dataset:
         return int(self.train.images.shape[-1])
 
     def to(self, device: torch.device | str) -> Dataset:
-        """The same dataset with its images on ``device``."""
-        move = lambda split: replace(split, images=split.images.to(device))  # noqa: E731
-        return replace(self, train=move(self.train), test=move(self.test))
+        """The same dataset with its images on ``device``; the labels stay on the CPU."""
+        train = replace(self.train, images=self.train.images.to(device))
+        test = replace(self.test, images=self.test.images.to(device))
+        return replace(self, train=train, test=test)

@@ -1,0 +1,15 @@
+"""Random views of images, a whole batch at a time, on the device.
+
+A ``Policy`` says what may happen, ``draw`` decides what happens to each image, ``apply`` does it; ``Augment`` puts
+the three together into two normalised views of a batch. The crop has torchvision's distribution, the colours
+PIL's and torchvision's meaning.
+"""
+
+from __future__ import annotations
+
+from climb.augment.apply import apply
+from climb.augment.parameters import Parameters, draw
+from climb.augment.policy import Policy, simclr
+from climb.augment.views import Augment
+
+__all__ = ["Augment", "Parameters", "Policy", "apply", "draw", "simclr"]

@@ -1,0 +1,47 @@
+"""The command line: one file a verb, each verb one keyword-only function with the same names."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from climb.errors import ClimbError, InputError
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    sys.exit(run_command(sys.argv[1:] if argv is None else argv))
+
+
+def run_command(argv: Sequence[str]) -> int:
+    """Run one command; its exit code."""
+    import tyro
+
+    from climb.cli.data import data
+    from climb.cli.doctor import doctor
+    from climb.cli.recipes import recipes
+    from climb.cli.run import run
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    verbs = {"run": run, "recipes": recipes, "data": data, "doctor": doctor}
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            verbs,
+            prog="climb",
+            description="Learn image representations from an unlabeled stream.",
+            args=argv,
+            sort_subcommands=False,
+        )
+    except InputError as error:
+        print(f"climb: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except ClimbError as error:
+        print(f"climb: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("climb: interrupted; the same command continues", file=sys.stderr)
+        return INTERRUPTED
+    return DONE

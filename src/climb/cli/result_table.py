@@ -1,0 +1,66 @@
+"""The table at the end of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ACCURACIES = (
+    ("final_accuracy", "FA", "final accuracy, all tasks"),
+    ("continual_accuracy", "CA", "mean over time, tasks seen so far"),
+    ("continual_accuracy_upto", "CA up-to", "the same, probe trained on the classes seen so far"),
+    ("continual_accuracy_all", "CA all", "mean over time, all tasks"),
+    ("forgetting", "forgetting", "negative: old tasks improved"),
+    ("knn_accuracy", "kNN", "k = 50"),
+    ("ridge_accuracy", "ridge", "alpha = 1"),
+)
+
+
+def print_result(result: dict[str, Any], folder: Path) -> None:
+    """Say what a run found, what it cost, and where the rest is."""
+    console = Console(highlight=False, soft_wrap=True)
+    other = result.get("other")
+    table = Table(
+        title=f"{result['method']} ({result['preset']}) on {result['dataset']}, "
+        f"{result['tasks']} tasks, seed {result['seed']}",
+        title_justify="left",
+    )
+    table.add_column("linear probe accuracy")
+    table.add_column(result["evaluated"], justify="right")
+    if other:
+        table.add_column(other["evaluated"], justify="right")
+    table.add_column("")
+    table.add_row(
+        "random encoder",
+        f"{result['random_encoder_accuracy']:.2f}",
+        *([f"{other['random_encoder_accuracy']:.2f}"] if other else []),
+        "same network and probe, before the first step",
+    )
+    for key, name, meaning in ACCURACIES:
+        if result.get(key) is not None:
+            cells = [f"{result[key]:.2f}"]
+            if other:
+                cells.append(f"{other[key]:.2f}" if other.get(key) is not None else "")
+            table.add_row(name, *cells, meaning)
+    console.print(table)
+    gain = result["final_accuracy"] - result["random_encoder_accuracy"]
+    console.print(f"FA {result['final_accuracy']:.2f} against {result['random_encoder_accuracy']:.2f}: {gain:+.2f}")
+    memory = result["memory"]
+    console.print(
+        f"memory: {result['stored_images']} images, {result['memory_bytes'] / 1e6:.1f} MB; "
+        + ", ".join(
+            f"{memory.get(key, 0)} {word}"
+            for key, word in (("promoted", "promotions"), ("merged", "merges"), ("pruned", "prunes"))
+        )
+        + (f"; final threshold {memory['threshold']:.3f}" if "threshold" in memory else "")
+    )
+    seconds = result["seconds"]
+    console.print(
+        f"budget: {result['cbp']:,} backward passes in {result['gradient_steps']:,} steps, "
+        f"{result['forward_only_images']:,} forward only; "
+        f"{seconds['train']:.0f} s training, {seconds['evaluate']:.0f} s evaluating, {seconds['total']:.0f} s in all"
+    )
+    console.print(f"folder: {folder} (result.json, accuracy.png, memory.png, model.safetensors)")

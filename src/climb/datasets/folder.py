@@ -1,0 +1,119 @@
+"""A folder of images: by class, with or without a test part, or flat."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from climb.datasets.assemble import assemble
+from climb.datasets.dataset import Dataset
+from climb.datasets.decode import EXTENSIONS
+from climb.datasets.listing import Listing, class_folders, image_files, list_classes, own_image_files
+from climb.errors import InputError
+from climb.seeds import frozen_generator
+
+TEST_SHARE = 0.2
+"""Share of each class that becomes the test part where the folder has none."""
+FLAT_CLASS = "images"
+"""The one class of a folder without classes."""
+
+_PARTS = ("train", "test", "val")
+_log = logging.getLogger("climb.datasets")
+
+
+def folder(*, root: Path | str | None = None, image_size: int = 64, seed: int = 0) -> Dataset:
+    """The images below ``root``, squashed to squares.
+
+    Three layouts are understood:
+
+    - ``root/train/<class>/*`` with ``root/test/<class>/*`` or ``root/val/<class>/*``;
+    - ``root/<class>/*``, or ``root/train/<class>/*`` alone: 20 % of each class, drawn with ``seed``, become the
+      test part;
+    - ``root/*``: one class named "images", and no test part.
+    """
+    base = _existing(root)
+    if (base / "train").is_dir() and class_folders(base / "train"):
+        classes, train, test = _list_parts(base, seed)
+    elif own_image_files(base):
+        classes, train, test = _list_flat(base)
+    else:
+        classes, train, test = _list_one_part(base, seed)
+    return assemble(name="folder", classes=classes, train=train, test=test, image_size=image_size)
+
+
+def _existing(root: Path | str | None) -> Path:
+    if root is None:
+        raise InputError("dataset 'folder' needs the folder of the images: root=FOLDER")
+    base = Path(root).expanduser()
+    if not base.is_dir():
+        reason = "is a file" if base.exists() else "does not exist"
+        raise InputError(f"looked for a folder of images at {base}, which {reason}; give root=FOLDER")
+    if not image_files(base):
+        raise InputError(f"{base} holds no image; allowed extensions: {', '.join(sorted(EXTENSIONS))}")
+    return base
+
+
+def _list_parts(base: Path, seed: int) -> tuple[list[str], Listing, Listing]:
+    tests = [base / name for name in ("test", "val") if (base / name).is_dir()]
+    if not tests:
+        return _list_one_part(base / "train", seed)
+    classes = class_folders(base / "train")
+    extra = sorted(set(class_folders(tests[0])) - set(classes))
+    if extra:
+        raise InputError(f"{tests[0]} has classes that {base / 'train'} has not: {', '.join(extra)}")
+    if len(tests) > 1:
+        _log.info("%s has both test and val; the test part is test, val is not used", base)
+    return classes, list_classes(base / "train", classes), list_classes(tests[0], classes)
+
+
+def _list_flat(base: Path) -> tuple[list[str], Listing, Listing]:
+    files = own_image_files(base)
+    inside = len(image_files(base)) - len(files)
+    if inside:
+        raise InputError(
+            f"{base} holds {len(files)} images beside folders with {inside} more: it is neither flat nor by class; "
+            "move the images into class folders, or give a folder that holds images only"
+        )
+    return [FLAT_CLASS], Listing(files=tuple(files), labels=(0,) * len(files)), Listing(files=(), labels=())
+
+
+def _list_one_part(base: Path, seed: int) -> tuple[list[str], Listing, Listing]:
+    classes = class_folders(base)
+    if set(classes) <= set(_PARTS):
+        raise InputError(
+            f"{base} holds {', '.join(classes)} without class folders inside; expected train/<class>/. "
+            f"To use images without classes, give the folder that holds them: root={base / classes[0]}"
+        )
+    listing = list_classes(base, classes)
+    train, test = _stratified(listing, classes, seed)
+    _log.info(
+        "%s has no test part: %d of its %d images (%.0f %% of each class, seed %d) are held out as one",
+        base,
+        len(test.files),
+        len(listing.files),
+        100 * TEST_SHARE,
+        seed,
+    )
+    return classes, train, test
+
+
+def _stratified(listing: Listing, classes: list[str], seed: int) -> tuple[Listing, Listing]:
+    """Both parts in the order of the listing, with at least one image of each class in either."""
+    generator = frozen_generator(seed, "folder/test part")
+    held_out: set[int] = set()
+    members_of: list[list[int]] = [[] for _ in classes]
+    for position, label in enumerate(listing.labels):
+        members_of[label].append(position)
+    for name, members in zip(classes, members_of, strict=True):
+        if len(members) < 2:
+            raise InputError(f"class '{name}' has 1 image; at least 2 are needed to hold one out for the test part")
+        count = max(1, round(TEST_SHARE * len(members)))
+        held_out.update(members[i] for i in generator.permutation(len(members))[:count].tolist())
+    return (
+        _subset(listing, [i for i in range(len(listing.files)) if i not in held_out]),
+        _subset(listing, sorted(held_out)),
+    )
+
+
+def _subset(listing: Listing, positions: list[int]) -> Listing:
+    return Listing(files=tuple(listing.files[i] for i in positions), labels=tuple(listing.labels[i] for i in positions))

@@ -1,0 +1,64 @@
+"""Arithmetic of the networks: chosen once per device, stated, never silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+
+from climb.errors import InputError
+
+Precision = Literal["float32", "tf32", "bf16"]
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device called ``name``; "auto" takes a GPU when there is one.
+
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"unknown device '{name}'. Allowed: auto, cpu, cuda, cuda:N, mps") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device '{name}' was asked for, but torch sees no CUDA device; type --device cpu")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device 'mps' was asked for, but torch sees none; type --device cpu")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise InputError(f"device '{name}' is not supported. Allowed: auto, cpu, cuda, cuda:N, mps")
+    return device
+
+
+def resolve_precision(name: str, device: torch.device) -> Precision:
+    """ "auto" is bf16 on a GPU that has it and float32 elsewhere."""
+    if name == "auto":
+        return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    if name not in ("float32", "tf32", "bf16"):
+        raise InputError(f"unknown precision '{name}'. Allowed: auto, float32, tf32, bf16")
+    if name == "tf32" and device.type != "cuda":
+        raise InputError(f"tf32 exists on CUDA devices only; the device is {device}")
+    return name  # type: ignore[return-value]
+
+
+@contextmanager
+def numerics(device: torch.device, precision: Precision) -> Iterator[None]:
+    """Run networks under ``precision``; losses and statistics stay float32."""
+    if precision == "bf16":
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            yield
+        return
+    if device.type != "cuda":
+        yield
+        return
+    allow = precision == "tf32"
+    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn

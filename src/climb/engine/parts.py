@@ -1,0 +1,28 @@
+"""The four sockets of a method, filled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from climb.alignment import Alignment
+from climb.engine.batch import BatchRule
+from climb.memory import Memory
+from climb.nets import Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """A method is a choice of these and nothing else."""
+
+    network: Network
+    """The encoder and projector that are trained."""
+    memory: Memory | None
+    """What do we keep?"""
+    batch: BatchRule
+    """What do we train on?"""
+    objective: nn.Module
+    """What do we learn? (`climb.objectives.Objective`)"""
+    alignment: Alignment | None
+    """What must not drift?"""

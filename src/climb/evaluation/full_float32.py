@@ -1,0 +1,40 @@
+"""Matrix products in full float32, whatever the process has allowed elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Switch TF32 and bfloat16 shortcuts of float32 matrix products off inside, and back as they were after.
+
+    A probe compares accuracies a fraction of a point apart, which ten-bit mantissas would blur.
+
+    >>> torch.set_float32_matmul_precision("high")
+    >>> with full_float32():
+    ...     torch.get_float32_matmul_precision()
+    'highest'
+    >>> torch.get_float32_matmul_precision()
+    'high'
+    >>> torch.set_float32_matmul_precision("highest")
+    """
+    cuda = torch.backends.cuda.matmul
+    cpu = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # made when torch is imported
+    saved = cuda.fp32_precision, cpu.fp32_precision
+    try:
+        general = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        # torch keeps two generations of switches and refuses to read the older one in exactly one case: it
+        # still says "highest" while a backend switch asks for less.
+        general = "highest"
+    # The older switch sets both generations; setting the newer alone could leave a mixture torch refuses to use.
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(general)
+        cuda.fp32_precision, cpu.fp32_precision = saved

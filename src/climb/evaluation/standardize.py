@@ -1,0 +1,23 @@
+"""Zero mean and unit variance per feature, learned on the training features."""
+
+from __future__ import annotations
+
+import torch
+
+
+def standardize(train: torch.Tensor, test: torch.Tensor, *, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both parts, (n, f) and (m, f), shifted and scaled by the mean and deviation of the training part.
+
+    A feature that is constant up to rounding is centred and left unscaled, as scikit-learn's StandardScaler does:
+    dividing by a deviation made of rounding errors would blow them up.
+
+    >>> train, test = standardize(torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0]]), dtype=torch.float32)
+    >>> train.flatten().tolist(), test.item()
+    ([-1.0, 1.0], 3.0)
+    """
+    double = train.double()
+    variance, mean = torch.var_mean(double, dim=0, correction=0)
+    rounding = torch.finfo(torch.float64).eps * len(train)
+    constant = variance <= rounding * variance + (rounding * mean).square()
+    scale = torch.where(constant, 1.0, variance.sqrt())
+    return ((double - mean) / scale).to(dtype), ((test.double() - mean) / scale).to(dtype)

@@ -1,0 +1,256 @@
+"""`Climb`: the estimator. Point it at images, mini-batch after mini-batch; ask it for features at any time."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import nn
+
+from climb.augment import Augment, simclr
+from climb.config import LearnerConfig, MemoryConfig, check_learner
+from climb.engine import Engine, Precision, resolve_device, resolve_precision
+from climb.engine.engine import frozen_statistics
+from climb.engine.numerics import numerics
+from climb.errors import InputError
+from climb.memory import Memory
+from climb.methods import Workshop, build_parts
+from climb.nets import build_network
+from climb.presets import NETWORK, apply_preset
+from climb.seeds import torch_generator
+from climb.state import load_tree, save_tree
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+Images = NDArray[np.uint8] | torch.Tensor
+
+
+def build_engine(
+    config: LearnerConfig,
+    *,
+    mean: tuple[float, float, float],
+    std: tuple[float, float, float],
+    seed: int,
+    device: torch.device,
+    precision: Precision,
+) -> Engine:
+    """The engine that a configuration describes, at its first step. ``mean`` and ``std`` normalise the images."""
+    check_learner(config)
+    network = build_network(config.backbone, config.image_size, generator=torch_generator(seed, "init"))
+    parts = build_parts(Workshop(config=config, network=network, seed=seed, device=device))
+    augment = Augment(simclr(config.image_size), mean, std, per_batch=config.augment_per_batch, device=device)
+    return Engine(parts, augment, config, seed=seed, device=device, precision=precision)
+
+
+class Climb:
+    """Learns image features from a stream, in one pass, with a bounded memory. Follows scikit-learn's habits.
+
+    Args:
+        method: which method (``climb methods``).
+        preset: "default", "paper" or "reference".
+        capacity: most images ever stored.
+        backbone: "resnet18", "resnet34", "resnet50", "micro", or "auto": resnet18 on a GPU, micro on a CPU.
+        image_size: side images are resized to; None takes the first images' own, which must be square.
+        stream_batch: images of one stream mini-batch.
+        replay_batch: images replayed in each pass; at most half of ``capacity``.
+        passes: gradient steps per stream mini-batch.
+        lr: learning rate; None takes the preset's.
+        alignment_weight: weight of the alignment loss; None takes the preset's.
+        seed: seed of everything random.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps".
+
+    >>> images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
+    >>> model = Climb(capacity=100, replay_batch=16, device="cpu").partial_fit(images)
+    >>> model.transform(images).shape
+    (40, 128)
+    """
+
+    engine_: Engine
+
+    def __init__(
+        self,
+        method: str = "climb",
+        preset: str = "default",
+        capacity: int = 2500,
+        backbone: str = "auto",
+        image_size: int | None = None,
+        stream_batch: int = 10,
+        replay_batch: int = 128,
+        passes: int = 3,
+        lr: float | None = None,
+        alignment_weight: float | None = None,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.method = method
+        self.preset = preset
+        self.capacity = capacity
+        self.backbone = backbone
+        self.image_size = image_size
+        self.stream_batch = stream_batch
+        self.replay_batch = replay_batch
+        self.passes = passes
+        self.lr = lr
+        self.alignment_weight = alignment_weight
+        self.seed = seed
+        self.device = device
+
+    # -- the verbs -----------------------------------------------------------------------------------------------
+
+    def partial_fit(self, X: Images, y: object = None) -> Climb:
+        """Learn from uint8 images (n, H, W, 3) or (n, 3, H, W), any n; ``y`` is ignored."""
+        images = as_images(X)
+        if not hasattr(self, "engine_"):
+            self._start(self.image_size or _square_side(images))
+        images = _resized(images, self.engine_.config.image_size)
+        for batch in images.split(self.stream_batch):
+            self.engine_.observe(batch)
+        return self
+
+    def transform(self, X: Images) -> NDArray[np.float32]:
+        """Features (n, f) of uint8 images, from the encoder in eval mode."""
+        engine = self._fitted()
+        images = _resized(as_images(X), engine.config.image_size)
+        encoder = self.encoder_
+        parts: list[torch.Tensor] = []
+        with torch.no_grad(), frozen_statistics(encoder), numerics(engine.device, engine.precision):
+            for batch in images.split(256):
+                parts.append(encoder(engine.augment.plain(batch.to(engine.device))).float().cpu())
+        features: NDArray[np.float32] = torch.cat(parts).numpy()
+        return features
+
+    def fit_transform(self, X: Images, y: object = None) -> NDArray[np.float32]:
+        """`partial_fit`, then `transform` of the same images."""
+        return self.partial_fit(X).transform(X)
+
+    # -- what was learned ----------------------------------------------------------------------------------------
+
+    @property
+    def encoder_(self) -> nn.Module:
+        """The network that gives the features: the preset's choice of student or teacher."""
+        parts = self._fitted().parts
+        teacher = parts.alignment.teacher if parts.alignment is not None else None
+        network = teacher if NETWORK[self.preset] == "teacher" and teacher is not None else parts.network
+        encoder: nn.Module = network.encoder  # type: ignore[assignment]
+        return encoder
+
+    @property
+    def memory_(self) -> Memory | None:
+        """What is remembered."""
+        return self._fitted().parts.memory
+
+    # -- parameters ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> Climb:
+        """Change constructor arguments; takes effect on a model that has not learned yet."""
+        for name, value in params.items():
+            if name not in self._names():
+                raise InputError(f"unknown parameter '{name}' of Climb. Allowed: {', '.join(self._names())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
+        return f"Climb({', '.join(changed)})"
+
+    # -- keeping it ----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole model, memory included, to one file; `load` continues learning from it."""
+        save_tree(Path(path), self.__getstate__(), kind="model")
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto") -> Climb:
+        """The model that `save` wrote."""
+        state = load_tree(Path(path), kind="model")
+        model = cls.__new__(cls)
+        model.__setstate__({**state, "params": {**state["params"], "device": device}})
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"params": self.get_params(), "engine": None, "image_size": None}
+        if hasattr(self, "engine_"):
+            state.update(engine=self.engine_.state_dict(), image_size=self.engine_.config.image_size)
+            state["backbone"] = self.engine_.config.backbone
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["params"])  # type: ignore[misc]
+        if state["engine"] is not None:
+            self._start(state["image_size"], state["backbone"])
+            self.engine_.load_state_dict(state["engine"])
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _start(self, image_size: int, backbone: str | None = None) -> None:
+        device = resolve_device(self.device)
+        backbone = backbone or self.backbone
+        if backbone == "auto":
+            backbone = "micro" if device.type == "cpu" else "resnet18"
+        config = apply_preset(
+            LearnerConfig(
+                method=self.method,
+                backbone=backbone,
+                image_size=image_size,
+                stream_batch=self.stream_batch,
+                replay_batch=self.replay_batch,
+                passes=self.passes,
+                memory=MemoryConfig(capacity=self.capacity),
+            ),
+            self.preset,
+        )
+        given = {"lr": self.lr, "alignment_weight": self.alignment_weight}
+        config = replace(config, **{name: value for name, value in given.items() if value is not None})
+        self.engine_ = build_engine(
+            config,
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
+            seed=self.seed,
+            device=device,
+            precision=resolve_precision("auto", device),
+        )
+
+    def _fitted(self) -> Engine:
+        if not hasattr(self, "engine_"):
+            raise InputError("this Climb has not learned yet; call partial_fit(images) first")
+        return self.engine_
+
+
+def as_images(X: Images) -> torch.Tensor:
+    """uint8 images (n, 3, H, W) from (n, H, W, 3) or (n, 3, H, W), numpy or torch."""
+    images = torch.from_numpy(np.ascontiguousarray(X)) if isinstance(X, np.ndarray) else X
+    if not isinstance(images, torch.Tensor) or images.ndim != 4 or 3 not in (images.shape[1], images.shape[3]):
+        shape = tuple(getattr(X, "shape", ())) or type(X).__name__
+        raise InputError(f"images must have shape (n, H, W, 3) or (n, 3, H, W); given {shape}")
+    if images.dtype != torch.uint8:
+        raise InputError(f"images must be uint8, values 0 to 255; given {images.dtype}")
+    return images if images.shape[1] == 3 else images.permute(0, 3, 1, 2).contiguous()
+
+
+def _square_side(images: torch.Tensor) -> int:
+    height, width = images.shape[-2:]
+    if height != width:
+        raise InputError(f"images of {height} x {width} pixels are not square; give image_size to have them resized")
+    return int(height)
+
+
+def _resized(images: torch.Tensor, side: int) -> torch.Tensor:
+    if tuple(images.shape[-2:]) == (side, side):
+        return images
+    resized = F.interpolate(images.float(), size=(side, side), mode="bilinear", antialias=True, align_corners=False)
+    return resized.round_().clamp_(0, 255).to(torch.uint8)

@@ -1,0 +1,22 @@
+"""The memory socket: what do we keep? Every memory follows one contract, which `check_memory` enforces."""
+
+from __future__ import annotations
+
+from climb.memory.centroid import CentroidMemory, Tier
+from climb.memory.check import check_memory
+from climb.memory.contract import InsertReport, Memory, ReplayBatch
+from climb.memory.fifo import FifoMemory
+from climb.memory.reference import ReferenceMemory
+from climb.memory.reservoir import ReservoirMemory
+
+__all__ = [
+    "CentroidMemory",
+    "FifoMemory",
+    "InsertReport",
+    "Memory",
+    "ReferenceMemory",
+    "ReplayBatch",
+    "ReservoirMemory",
+    "Tier",
+    "check_memory",
+]

@@ -1,0 +1,67 @@
+"""Where stored images live: one preallocated uint8 tensor on the device, and the list of its free slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from climb.errors import InputError
+
+
+class ImageStore:
+    """``capacity`` slots for images of one shape. Slots are taken and given back on the host, without a sync.
+
+    >>> store = ImageStore(2, (3, 8, 8), "cpu")
+    >>> slots = store.put(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+    >>> slots, len(store), store.get(slots).shape
+    ([0], 1, torch.Size([1, 3, 8, 8]))
+    """
+
+    def __init__(self, capacity: int, image_shape: tuple[int, ...], device: torch.device | str) -> None:
+        self.images = torch.zeros((capacity, *image_shape), dtype=torch.uint8, device=device)
+        self._free = list(range(capacity - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return int(self.images.shape[0]) - len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved for images."""
+        return self.images.numel()
+
+    def put(self, images: torch.Tensor) -> list[int]:
+        """Copy images (n, 3, H, W) into free slots; the slots."""
+        slots = [self._free.pop() for _ in range(images.shape[0])]
+        if slots:
+            self.write(slots, images)
+        return slots
+
+    def write(self, slots: Sequence[int], images: torch.Tensor) -> None:
+        """Overwrite the images in ``slots``."""
+        self.images.index_copy_(0, self._on_device(slots), images)
+
+    def get(self, slots: Sequence[int]) -> torch.Tensor:
+        """The images in ``slots``, copied."""
+        return self.images.index_select(0, self._on_device(slots))
+
+    def release(self, slots: Sequence[int]) -> None:
+        """Give slots back."""
+        self._free.extend(slots)
+
+    def clear(self) -> None:
+        """Give every slot back."""
+        self._free = list(range(int(self.images.shape[0]) - 1, -1, -1))
+
+    def _on_device(self, slots: Sequence[int]) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(slots, dtype=np.int64)).to(self.images.device, non_blocking=True)
+
+
+def check_images(images: torch.Tensor, image_shape: tuple[int, ...]) -> None:
+    """Refuse anything but uint8 images of the memory's shape."""
+    if images.dtype != torch.uint8 or tuple(images.shape[1:]) != tuple(image_shape):
+        raise InputError(
+            f"the memory stores uint8 images of shape (n, {', '.join(map(str, image_shape))}); "
+            f"given {images.dtype} of shape {tuple(images.shape)}"
+        )

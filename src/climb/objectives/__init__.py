@@ -1,0 +1,8 @@
+"""The objective socket: what do we learn?"""
+
+from __future__ import annotations
+
+from climb.objectives.contract import Encoded, Objective
+from climb.objectives.simclr import SimCLR
+
+__all__ = ["Encoded", "Objective", "SimCLR"]

@@ -1,0 +1,10 @@
+"""Runs: a folder, a journal, a checkpoint, a result."""
+
+from __future__ import annotations
+
+from climb.runs.folder import RunFolder
+from climb.runs.interrupt import Interrupted
+from climb.runs.journal import Journal
+from climb.runs.run import execute
+
+__all__ = ["Interrupted", "Journal", "RunFolder", "execute"]

@@ -1,0 +1,98 @@
+"""Evaluation of a run: the networks that exist at the end of a task, on the dataset's images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from climb.config import EvaluationConfig
+from climb.datasets import Dataset
+from climb.engine import Engine
+from climb.engine.numerics import numerics
+from climb.evaluation import (
+    Labelled,
+    LinearProbeConfig,
+    Row,
+    evaluate,
+    extract_features,
+    knn_accuracy,
+    ridge_accuracy,
+)
+from climb.nets import Network
+from climb.streams import Stream
+
+
+class Evaluator:
+    """Probes the student, its teacher or both. Never changes a network or anyone's random numbers."""
+
+    def __init__(self, config: EvaluationConfig, data: Dataset, stream: Stream, *, seed: int) -> None:
+        self._config = config
+        self._data = data
+        self._stream = stream
+        self._seed = seed
+
+    def networks(self, engine: Engine) -> dict[str, Network]:
+        """The networks to probe, the main one first. A method without a teacher has its student probed."""
+        alignment = engine.parts.alignment
+        teacher = alignment.teacher if alignment is not None else None
+        found = {"student": engine.parts.network}
+        if isinstance(teacher, Network):
+            found["teacher"] = teacher
+        wanted = ["student", "teacher"] if self._config.network == "both" else [self._config.network]
+        return {name: found[name] for name in wanted if name in found} or {"student": found["student"]}
+
+    def rows(self, engine: Engine, after: int) -> dict[str, Row]:
+        """One row of the accuracy matrix per network, after segment number ``after``."""
+        return {
+            name: evaluate(
+                self._features(engine, network),
+                self._stream.segments,
+                after=after,
+                classes=len(self._data.classes),
+                config=LinearProbeConfig(epochs=self._config.epochs),
+                seed=self._seed,
+            )
+            for name, network in self.networks(engine).items()
+        }
+
+    def final_probes(self, engine: Engine) -> dict[str, float]:
+        """The other probes, of the main network: accuracy over all test images, in percent."""
+        if not (self._config.knn or self._config.ridge):
+            return {}
+        features = self._features(engine, next(iter(self.networks(engine).values())))
+        rows = torch.cat([segment.train for segment in self._stream.segments]).to(features.train_features.device)
+        arguments = (
+            features.train_features[rows],
+            features.train_labels[rows],
+            features.test_features,
+            features.test_labels,
+        )
+        found: dict[str, float] = {}
+        if self._config.knn:
+            found["knn_accuracy"] = knn_accuracy(*arguments)
+        if self._config.ridge:
+            found["ridge_accuracy"] = ridge_accuracy(*arguments)
+        return found
+
+    def _features(self, engine: Engine, network: Network) -> Labelled:
+        def extract(images: torch.Tensor) -> torch.Tensor:
+            with numerics(engine.device, engine.precision):
+                return extract_features(network.encoder, images, engine.augment.plain, device=engine.device)
+
+        return Labelled(
+            train_features=extract(self._data.train.images),
+            train_labels=self._data.train.labels.to(engine.device),
+            test_features=extract(self._data.test.images),
+            test_labels=self._data.test.labels.to(engine.device),
+        )
+
+
+def row_to_json(row: Row) -> dict[str, Any]:
+    """A row as plain data."""
+    return {
+        "per_task": list(row.per_task),
+        "joint": row.joint,
+        "upto": row.upto,
+        "upto_per_image": row.upto_per_image,
+    }

@@ -1,0 +1,41 @@
+"""Stopping politely: a signal asks, the run stops at the next safe point with its state saved."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was stopped and can be resumed."""
+
+
+class StopRequest:
+    """Whether somebody asked the run to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:  # asked twice: stop at once; the last checkpoint stands
+            raise Interrupted
+        self.asked = True
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """While inside, SIGINT and SIGTERM set a request in place of ending the process."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # signals belong to the main thread
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, request._handle) for number in signals}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

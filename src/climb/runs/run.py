@@ -1,0 +1,285 @@
+"""One run, from the dataset to `result.json`. Follow `Run.execute` to follow a batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from climb.config import Execution, RunConfig
+from climb.datasets import Dataset, load
+from climb.engine import Engine, Observation, resolve_device, resolve_precision
+from climb.errors import ClimbError, InputError
+from climb.evaluation import summarize
+from climb.learner import build_engine
+from climb.runs.evaluator import Evaluator, row_to_json
+from climb.runs.folder import RunFolder
+from climb.runs.interrupt import Interrupted, stop_on_signal
+from climb.runs.plots import draw_plots
+from climb.runs.progress import LiveLine
+from climb.runs.versions import versions
+from climb.state import save_tree, write_json
+from climb.streams import Manifest, Stream, make
+
+JOURNAL_EVERY = 10  # mini-batches between two lines; reading a loss waits for the device
+log = logging.getLogger("climb.runs")
+
+
+def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[str, Any]:
+    """Run an experiment in the folder ``out``, or continue it, or give its result if it is finished.
+
+    Raises:
+        InputError: before any work, for a configuration, a dataset or a folder that cannot be used.
+        Interrupted: a signal asked to stop; the same call continues.
+    """
+    device = resolve_device(execution.device)
+    folder = RunFolder(out)
+    folder.claim(config, execution, versions(device))
+    finished = folder.result()
+    return finished if finished is not None else Run(config, execution, folder, device).execute()
+
+
+class Run:
+    """The state of a run in progress."""
+
+    def __init__(self, config: RunConfig, execution: Execution, folder: RunFolder, device: torch.device) -> None:
+        self.config = config
+        self.execution = execution
+        self.folder = folder
+        self.device = device
+        if execution.deterministic:
+            torch.use_deterministic_algorithms(True)
+        data = load(
+            config.data.dataset,
+            root=execution.data_root,
+            image_size=config.data.image_size,
+            seed=config.seed,
+            **config.data.options,
+        )
+        if data.image_size != config.learner.image_size:
+            raise InputError(
+                f"dataset '{data.name}' has images of {data.image_size} px, the learner expects "
+                f"{config.learner.image_size} px; set both to one size"
+            )
+        self.manifest = manifest_of(config, len(data.classes))
+        self.stream = Stream(self.manifest, data.train.labels, data.test.labels)
+        self.data = data.to(device) if fits(data, device) else data
+        self.engine = build_engine(
+            config.learner,
+            mean=data.mean,
+            std=data.std,
+            seed=config.seed,
+            device=device,
+            precision=resolve_precision(execution.precision, device),
+        )
+        self.evaluator = Evaluator(config.evaluation, self.data, self.stream, seed=config.seed)
+        self.done = 0  # mini-batches finished, evaluation included
+        self.rows: dict[str, list[dict[str, Any]]] = {}  # by network, one per finished segment
+        self.floor: dict[str, float] = {}  # random encoder's accuracy by network
+        self.tally: Counter[str] = Counter()  # what became of the images in the memory
+        self.seconds = {"train": 0.0, "evaluate": 0.0, "total": 0.0}
+
+    def execute(self) -> dict[str, Any]:
+        """Train over the stream, evaluate at the end of each segment, write the result."""
+        self._resume()
+        size = self.config.learner.stream_batch
+        total = self.stream.number_of_batches(size)
+        label = f"{self.config.learner.method} on {self.data.name}"
+        began = time.monotonic() - self.seconds["total"]
+        saved = time.monotonic()
+        with stop_on_signal() as stop, LiveLine(total, start=self.done, label=label) as line:
+            if not self.floor:
+                line.note("evaluating the random encoder")
+                self._evaluate_floor()
+            mark = time.monotonic()
+            for batch in self.stream.batches(size, start=self.done):
+                images = self.data.train.images[batch.indices.to(self.data.train.images.device)]
+                observation = self.engine.observe(images)
+                self._count(observation)
+                line.advance(batch.number + 1, self.engine.budget.images / max(self._trained_since(mark), 1e-9))
+                if batch.number % JOURNAL_EVERY == 0 or batch.ends_segment is not None:
+                    line.note(self._record(batch.number + 1, observation))
+                if batch.ends_segment is not None:
+                    mark = self._spent_training(mark)
+                    line.note(f"evaluating task {batch.ends_segment + 1} of {len(self.stream.segments)}")
+                    line.note(self._evaluate(batch.number + 1, batch.ends_segment))
+                    mark = time.monotonic()
+                self.done = batch.number + 1
+                due = time.monotonic() - saved > self.execution.checkpoint_seconds
+                if stop.asked or (due and self.done < total):
+                    mark = self._spent_training(mark)
+                    self.seconds["total"] = time.monotonic() - began
+                    self._checkpoint()
+                    mark = saved = time.monotonic()
+                if stop.asked:
+                    raise Interrupted
+        self.seconds["total"] = time.monotonic() - began
+        return self._finish()
+
+    # -- evaluation ----------------------------------------------------------------------------------------------
+
+    def _evaluate_floor(self) -> None:
+        began = time.monotonic()
+        rows = self.evaluator.rows(self.engine, after=len(self.stream.segments) - 1)
+        self.floor = {name: sum(row.per_task) / len(row.per_task) for name, row in rows.items()}
+        self.seconds["evaluate"] += time.monotonic() - began
+        self.folder.journal.write(0, "floor", **self.floor)
+
+    def _evaluate(self, batch: int, segment: int) -> str:
+        began = time.monotonic()
+        rows = self.evaluator.rows(self.engine, after=segment)
+        for name, row in rows.items():
+            self.rows.setdefault(name, []).append(row_to_json(row))
+            self.folder.journal.write(batch, "evaluation", network=name, task=segment, **row_to_json(row))
+        self.seconds["evaluate"] += time.monotonic() - began
+        main = next(iter(rows.values()))
+        log.info("after task %d: joint %.2f %%, up to now %.2f %%", segment + 1, main.joint, main.upto)
+        return f"task {segment + 1}: {main.joint:.1f} %"
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def _count(self, observation: Observation) -> None:
+        self.tally.update(asdict(observation.report))
+
+    def _record(self, batch: int, observation: Observation) -> str:
+        loss = float(observation.objective)
+        if not math.isfinite(loss):
+            raise ClimbError(f"the loss became {loss} at mini-batch {batch}: training diverged; lower --lr")
+        alignment = None if observation.alignment is None else float(observation.alignment)
+        memory = self.engine.parts.memory
+        summary = getattr(memory, "summary", dict)()
+        stored = 0 if memory is None else len(memory)
+        self.folder.journal.write(
+            batch,
+            "train",
+            objective=loss,
+            alignment=alignment,
+            stored=stored,
+            **summary,
+            **{name: self.tally[name] for name in ("novel", "evicted", "promoted", "merged", "pruned")},
+        )
+        return f"loss {loss:.3f}, {stored} stored" + (
+            f" ({summary['stm_images']} short-term, {summary['ltm_images']} long-term)" if summary else ""
+        )
+
+    def _trained_since(self, mark: float) -> float:
+        return self.seconds["train"] + time.monotonic() - mark
+
+    def _spent_training(self, mark: float) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        now = time.monotonic()
+        self.seconds["train"] += now - mark
+        return now
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> None:
+        self.folder.save_checkpoint(
+            {
+                "engine": self.engine.state_dict(),
+                "done": self.done,
+                "rows": self.rows,
+                "floor": self.floor,
+                "tally": dict(self.tally),
+                "seconds": self.seconds,
+            }
+        )
+
+    def _resume(self) -> None:
+        state = self.folder.load_checkpoint()
+        self.folder.journal.cut(-1 if state is None else state["done"])
+        if state is None:
+            return
+        self.engine.load_state_dict(state["engine"])
+        self.done = state["done"]
+        self.rows, self.floor = state["rows"], state["floor"]
+        self.tally = Counter(state["tally"])
+        self.seconds = state["seconds"]
+        log.info("resumed at mini-batch %d", self.done)
+
+    def _finish(self) -> dict[str, Any]:
+        networks = self.evaluator.networks(self.engine)
+        evaluated, *others = networks
+        memory = self.engine.parts.memory
+        budget = self.engine.budget
+        result: dict[str, Any] = {
+            **self._accuracies(evaluated),
+            **self.evaluator.final_probes(self.engine),
+            "cbp": budget.cbp,
+            "gradient_steps": budget.steps,
+            "forward_only_images": budget.forward_only,
+            "stored_images": 0 if memory is None else len(memory),
+            "memory_bytes": 0 if memory is None else memory.nbytes,
+            "memory_bounded": memory is None or memory.bounded,
+            "memory": {**dict(self.tally), **getattr(memory, "summary", dict)()},
+            "seconds": self.seconds,
+            "recipe": self.config.recipe,
+            "method": self.config.learner.method,
+            "preset": self.config.learner.preset,
+            "dataset": self.data.name,
+            "tasks": len(self.stream.segments),
+            "evaluated": evaluated,
+            "seed": self.config.seed,
+            "precision": self.engine.precision,
+            "deterministic": self.device.type == "cpu" or self.execution.deterministic,
+            "config_hash": self.config.config_hash(),
+            "versions": versions(self.device),
+            "format_version": 1,
+        }
+        if others:
+            result["other"] = {"evaluated": others[0], **self._accuracies(others[0])}
+        self.manifest.save(self.folder.path / "scenario.json")
+        encoder = networks[evaluated].encoder
+        header = {
+            "backbone": self.config.learner.backbone,
+            "image_size": self.config.learner.image_size,
+            "mean": list(self.data.mean),
+            "std": list(self.data.std),
+            "evaluated": evaluated,
+            "config_hash": self.config.config_hash(),
+        }
+        save_tree(self.folder.model_path, {**header, "encoder": encoder.state_dict()}, kind="encoder")
+        draw_plots(self.folder.journal, result, self.folder.path)
+        write_json(self.folder.result_path, result)  # last: its presence means that the run is done
+        if not self.execution.keep:
+            self.folder.drop_checkpoint()
+        return result
+
+    def _accuracies(self, network: str) -> dict[str, Any]:
+        rows = self.rows[network]
+        matrix = [row["per_task"] for row in rows]
+        return {
+            **summarize(
+                matrix,
+                [row["upto"] for row in rows],
+                [len(segment.test) for segment in self.stream.segments],
+                upto_per_image=[row["upto_per_image"] for row in rows],
+            ),
+            "random_encoder_accuracy": self.floor[network],
+            "accuracy_matrix": matrix,
+            "accuracy_upto": [row["upto"] for row in rows],
+        }
+
+
+def manifest_of(config: RunConfig, classes: int) -> Manifest:
+    """The scenario that a configuration describes: a saved one, or one of the named kinds."""
+    stream = config.stream
+    if stream.manifest is not None:
+        return Manifest.from_json(json.dumps(stream.manifest))
+    return make(stream.kind, classes, stream.tasks, seed=config.seed, **stream.options)
+
+
+def fits(data: Dataset, device: torch.device) -> bool:
+    """Whether all images fit on the device beside the training: at most half of what is free."""
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return (data.train.images.nbytes + data.test.images.nbytes) * 2 < free

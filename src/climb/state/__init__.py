@@ -1,0 +1,8 @@
+"""What is written to disk and how: safetensors and JSON, atomic, versioned."""
+
+from __future__ import annotations
+
+from climb.state.atomic import write_json, write_text
+from climb.state.tree import load_tree, save_tree
+
+__all__ = ["load_tree", "save_tree", "write_json", "write_text"]

@@ -1,0 +1,69 @@
+"""Nested state (dicts, lists, tensors, numbers, strings) as one safetensors file, versioned and never pickled.
+
+Tensors go to the file's body. The rest, with a marker where each tensor was, goes to its header as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from climb.errors import ClimbError
+from climb.state.atomic import write_atomic
+
+FORMAT_VERSION = 1
+_TENSOR = "$tensor"
+
+
+def save_tree(path: Path, tree: Any, *, kind: str) -> None:
+    """Write a tree of state atomically; ``kind`` says what it is (a checkpoint, a model)."""
+    tensors: dict[str, torch.Tensor] = {}
+    skeleton = _strip(tree, "", tensors)
+    header = {"format_version": str(FORMAT_VERSION), "kind": kind, "tree": json.dumps(skeleton)}
+    write_atomic(path, lambda temporary: save_file(tensors, str(temporary), metadata=header))
+
+
+def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu") -> Any:
+    """The tree that `save_tree` wrote. A file of a newer format, or of another kind, is refused."""
+    try:
+        with safe_open(str(path), framework="pt", device=str(device)) as handle:
+            header = handle.metadata() or {}
+            if header.get("kind") != kind:
+                raise ClimbError(f"{path} is not a climb {kind}: its header says {header.get('kind', 'nothing')}")
+            version = int(header["format_version"])
+            if version > FORMAT_VERSION:
+                raise ClimbError(
+                    f"{path} has format_version {version}; this climb reads up to {FORMAT_VERSION}: install a newer one"
+                )
+            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, FileNotFoundError) as error:
+        raise ClimbError(f"cannot read {path}: {error}") from error
+    return _restore(json.loads(header["tree"]), tensors)
+
+
+def _strip(node: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(node, torch.Tensor):
+        tensors[name] = node.detach().contiguous().cpu().clone()
+        return {_TENSOR: name}
+    if isinstance(node, dict):
+        return {str(key): _strip(value, f"{name}.{key}" if name else str(key), tensors) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [_strip(value, f"{name}.{index}", tensors) for index, value in enumerate(node)]
+    if node is None or isinstance(node, bool | int | float | str):
+        return node
+    raise TypeError(f"state at '{name}' is a {type(node).__name__}; only tensors and plain data can be saved")
+
+
+def _restore(node: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(node, dict):
+        if set(node) == {_TENSOR}:
+            return tensors[node[_TENSOR]]
+        return {key: _restore(value, tensors) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_restore(value, tensors) for value in node]
+    return node

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from climb.augment import Parameters, Policy, draw
+
+MANY = 20_000
+
+
+def drawn(policy: Policy, n: int = MANY, size: tuple[int, int] = (32, 32), seed: int = 0) -> Parameters:
+    return draw(policy, n, size, torch.Generator().manual_seed(seed))
+
+
+def test_same_state_same_parameters() -> None:
+    first, again, other = (vars(drawn(Policy(blur=0.5), 50, seed=seed)) for seed in (1, 1, 2))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not any(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_boxes_are_whole_and_inside_the_image() -> None:
+    for size in ((32, 32), (20, 48), (64, 40)):
+        top, left, height, width = drawn(Policy(crop_scale=(0.05, 1.0)), size=size).box.unbind(1)
+        for values in (top, left, height, width):
+            assert torch.equal(values, values.round())
+        assert (top >= 0).all()
+        assert (left >= 0).all()
+        assert (height >= 1).all()
+        assert (width >= 1).all()
+        assert (top + height <= size[0]).all()
+        assert (left + width <= size[1]).all()
+
+
+def test_area_and_ratio_stay_in_range() -> None:
+    size = 224  # large, so that rounding to whole pixels hardly matters
+    _, _, height, width = drawn(Policy(), size=(size, size)).box.unbind(1)
+    area, ratio = height * width / size**2, width / height
+    assert area.min() > 0.2 - 0.01
+    assert area.min() < 0.21
+    assert area.max() <= 1
+    assert area.max() > 0.98
+    assert ratio.min() > 3 / 4 - 0.01
+    assert ratio.max() < 4 / 3 + 0.02
+    assert ratio.log().mean().abs() < 0.01
+
+
+def test_crop_distribution_is_that_of_sequential_rejection() -> None:
+    """Against torchvision's rule stated image by image: draw until a box fits, ten times at most."""
+    numbers = torch.Generator().manual_seed(5)
+    areas, ratios = [], []
+    for _ in range(4000):
+        for _ in range(10):
+            u, v = torch.rand(2, generator=numbers, dtype=torch.float64).tolist()
+            area = 32 * 32 * (0.2 + 0.8 * u)
+            ratio = math.exp(math.log(3 / 4) + v * (math.log(4 / 3) - math.log(3 / 4)))
+            width, height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < width <= 32 and 0 < height <= 32:
+                break
+        else:
+            width, height = 32, 32
+        areas.append(width * height / 1024)
+        ratios.append(width / height)
+    _, _, height, width = drawn(Policy()).box.unbind(1)
+    for ours, theirs in ((height * width / 1024, areas), (width / height, ratios)):
+        points = torch.tensor([0.1, 0.25, 0.5, 0.75, 0.9])
+        torch.testing.assert_close(ours.quantile(points), torch.tensor(theirs).quantile(points), atol=0.03, rtol=0)
+
+
+def test_every_position_is_as_likely() -> None:
+    top, left, height, width = drawn(Policy()).box.unbind(1)
+    for start, length in ((top, height), (left, width)):
+        free = 32 - length
+        fixed = start[free == 8]
+        counts = fixed.long().bincount(minlength=9)
+        assert len(counts) == 9
+        assert counts.min() > 0.7 * len(fixed) / 9
+        assert counts.max() < 1.3 * len(fixed) / 9
+
+
+@pytest.mark.parametrize(
+    ("size", "box"), [((32, 32), [0, 0, 32, 32]), ((10, 40), [0, 13, 10, 13]), ((40, 10), [13, 0, 13, 10])]
+)
+def test_the_central_crop_when_nothing_fits(size: tuple[int, int], box: list[int]) -> None:
+    # The full area at a ratio other than the image's never fits, unless that ratio is the image's own.
+    policy = Policy(crop_scale=(1.0, 1.0), crop_ratio=(1.2, 4 / 3) if size == (32, 32) else (3 / 4, 4 / 3))
+    if size == (32, 32):
+        box = [2, 0, 27, 32]  # 32 wide, the least allowed ratio: 32 / 1.2 rounds to 27 high
+    assert drawn(policy, 50, size).box.tolist() == [box] * 50
+
+
+def test_rates() -> None:
+    parameters = drawn(Policy(blur=0.3))
+    jittered = parameters.brightness != 1
+    for happened, rate in (
+        (parameters.flip, 0.5),
+        (parameters.gray, 0.2),
+        (jittered, 0.8),
+        (parameters.sigma > 0, 0.3),
+    ):
+        assert happened.float().mean().item() == pytest.approx(rate, abs=0.015)
+    for other in (parameters.contrast != 1, parameters.saturation != 1, parameters.hue != 0):
+        assert (other == jittered).float().mean() > 0.999  # one decision for the four; a draw may be neutral
+
+
+def test_ranges_and_independence() -> None:
+    policy = Policy(jitter=1.0, brightness=0.6, contrast=1.5, saturation=0.3, hue=0.2, blur=1.0)
+    parameters = drawn(policy)
+    columns = [
+        (parameters.brightness, 0.4, 1.6),
+        (parameters.contrast, 0.0, 2.5),
+        (parameters.saturation, 0.7, 1.3),
+        (parameters.hue, -0.2, 0.2),
+        (parameters.sigma, 0.1, 2.0),
+    ]
+    for values, least, greatest in columns:
+        slack = 0.01 * (greatest - least)
+        assert least <= values.min() < least + slack
+        assert greatest - slack < values.max() <= greatest
+        assert values.mean().item() == pytest.approx((least + greatest) / 2, abs=slack)
+    table = torch.stack([values for values, _, _ in columns] + list(parameters.box[:, :2].T) + [parameters.flip])
+    correlation = torch.corrcoef(table) - torch.eye(len(table))
+    # top and left share their crop's size, which is why their own pair is left out.
+    correlation[5, 6] = correlation[6, 5] = 0
+    assert correlation.abs().max() < 0.04
+
+
+def test_nothing_happens_at_probability_zero() -> None:
+    parameters = drawn(Policy(flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0), 100)
+    assert not parameters.flip.any()
+    assert not parameters.gray.any()
+    assert (parameters.sigma == 0).all()
+    assert (parameters.hue == 0).all()
+    for factor in (parameters.brightness, parameters.contrast, parameters.saturation):
+        assert (factor == 1).all()
+
+
+def test_repeat_keeps_images_together() -> None:
+    parameters = drawn(Policy(), 2)
+    repeated = parameters.repeat(3)
+    assert torch.equal(repeated.box, parameters.box[[0, 0, 0, 1, 1, 1]])
+    assert torch.equal(repeated.flip, parameters.flip[[0, 0, 0, 1, 1, 1]])

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from climb.augment import Policy, simclr
+from climb.errors import InputError
+
+
+@pytest.mark.parametrize("image_size", [32, 64])
+def test_small_images_have_no_blur(image_size: int) -> None:
+    policy = simclr(image_size)
+    assert policy == Policy()
+    assert (policy.crop_scale, policy.crop_ratio, policy.flip) == ((0.2, 1.0), (3 / 4, 4 / 3), 0.5)
+    assert (policy.jitter, policy.brightness, policy.contrast) == (0.8, 0.6, 0.6)
+    assert (policy.saturation, policy.hue, policy.grayscale, policy.blur) == (0.6, 0.2, 0.2, 0.0)
+
+
+@pytest.mark.parametrize("image_size", [128, 224])
+def test_large_images_have_smaller_crops_and_a_blur(image_size: int) -> None:
+    policy = simclr(image_size)
+    assert policy.crop_scale == (0.08, 1.0)
+    assert (policy.blur, policy.blur_kernel, policy.blur_sigma) == (0.2, 5, (0.1, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"flip": 1.5}, "flip is 1.5; allowed: a probability"),
+        ({"jitter": -0.1}, "jitter is -0.1"),
+        ({"brightness": -1.0}, "brightness is -1.0; allowed: 0 or more"),
+        ({"hue": 0.6}, "hue is 0.6; allowed: 0 to 0.5"),
+        ({"crop_scale": (0.0, 1.0)}, "crop_scale"),
+        ({"crop_scale": (0.5, 1.2)}, "crop_scale"),
+        ({"crop_ratio": (2.0, 1.0)}, "crop_ratio"),
+        ({"blur_kernel": 4}, "blur_kernel is 4; allowed: odd"),
+        ({"blur_sigma": (0.0, 1.0)}, "blur_sigma"),
+    ],
+)
+def test_impossible_values_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Policy(**wrong)

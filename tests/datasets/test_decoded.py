@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from climb.datasets import decoded as module
+from climb.datasets.decoded import decode_files
+from climb.errors import ClimbError
+
+
+def images(folder: Path, count: int) -> list[Path]:
+    files = [folder / f"{i}.png" for i in range(count)]
+    for i, file in enumerate(files):
+        Image.new("RGB", (8, 8), (i, i, i)).save(file)
+    return files
+
+
+def levels(rows: torch.Tensor) -> list[int]:
+    return rows[:, 0, 0, 0].tolist()
+
+
+def test_rows_follow_the_files_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK", 4)
+    result = decode_files(images(tmp_path, 11), 8)
+    assert levels(result.images) == list(range(11))
+    assert result.images.dtype == torch.uint8
+    assert result.unreadable == ()
+
+
+def test_the_second_time_nothing_is_decoded(tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="climb.datasets")
+    files = images(tmp_path, 3)
+    first = decode_files(files, 8)
+    assert "decoded 3 of 3 images to 8 px" in caplog.text
+    caplog.clear()
+    assert torch.equal(decode_files(files, 8).images, first.images)
+    assert caplog.text == ""
+    assert len(list((cache / "decoded").iterdir())) == 1
+
+
+def test_a_changed_file_or_size_is_decoded_anew(tmp_path: Path) -> None:
+    files = images(tmp_path, 3)
+    assert levels(decode_files(files, 8).images) == [0, 1, 2]
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(files[1])
+    status = files[1].stat()
+    os.utime(files[1], ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
+    assert levels(decode_files(files, 8).images) == [0, 9, 2]
+    assert decode_files(files, 12).images.shape == (3, 3, 12, 12)
+    assert levels(decode_files(files[::-1], 8).images) == [2, 9, 0]
+
+
+def test_writing_to_the_images_does_not_reach_the_cache(tmp_path: Path) -> None:
+    files = images(tmp_path, 3)
+    decode_files(files, 8).images.fill_(255)
+    assert levels(decode_files(files, 8).images) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_unreadable_files_are_reported_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, times: int
+) -> None:
+    files = images(tmp_path, 5)
+    files[1].write_bytes(b"not an image")
+    whole = tmp_path / "3.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(whole)
+    files[3] = tmp_path / "cut.jpg"
+    files[3].write_bytes(whole.read_bytes()[:-500])
+    for _ in range(times):
+        caplog.clear()
+        result = decode_files(files, 8)
+    assert result.unreadable == (1, 3)
+    assert levels(result.images) == [0, 2, 4]
+    reported = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [str(files[1]) in reported[0], str(files[3]) in reported[1]] == [True, True]
+
+
+def test_simultaneous_runs_agree_and_leave_nothing_behind(tmp_path: Path, cache: Path) -> None:
+    files = images(tmp_path, 20)
+    found: list[list[int]] = []
+    start = threading.Barrier(4)
+
+    def run() -> None:
+        start.wait()
+        found.append(levels(decode_files(files, 8).images))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [list(range(20))] * 4
+    assert len(list((cache / "decoded").iterdir())) == 1
+
+
+def test_no_files() -> None:
+    assert decode_files([], 16).images.shape == (0, 3, 16, 16)
+
+
+def test_a_full_disk_is_said_before_decoding(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(100, 100, 0))
+    with pytest.raises(ClimbError, match=r"GiB in .* but 0\.0 GiB are free; set CLIMB_CACHE"):
+        decode_files(images(tmp_path, 2), 8)
+    assert list((cache / "decoded").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = images(tmp_path, 1)
+    monkeypatch.setenv("CLIMB_CACHE", str(files[0]))
+    with pytest.raises(ClimbError, match=r"cannot make the folder .*: Not a directory; set CLIMB_CACHE"):
+        decode_files(files, 8)

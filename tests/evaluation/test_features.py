@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from climb.errors import InputError
+from climb.evaluation import extract_features
+
+
+def make_encoder() -> nn.Sequential:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(
+        nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(0.5), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    encoder[1].running_mean.normal_()
+    encoder[1].running_var.uniform_(0.5, 2.0)
+    return encoder
+
+
+def make_images(rows: int) -> torch.Tensor:
+    return torch.randint(256, (rows, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def prepare(batch: torch.Tensor) -> torch.Tensor:
+    return batch.float() / 255 - 0.5
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 10, 1024])
+def test_features_are_those_of_evaluation_mode_whatever_the_batch(batch_size: int) -> None:
+    encoder, images = make_encoder().train(), make_images(10)
+    features = extract_features(encoder, images, prepare, batch_size=batch_size, device="cpu")
+    with torch.no_grad():
+        expected = copy.deepcopy(encoder).eval()(prepare(images))
+    torch.testing.assert_close(features, expected)
+    assert features.dtype == torch.float32
+    assert not features.requires_grad
+
+
+def test_the_encoder_comes_back_as_it_was() -> None:
+    encoder = make_encoder().train()
+    encoder[1].eval()  # a part kept frozen on purpose
+    flags = [module.training for module in encoder.modules()]
+    state = copy.deepcopy(encoder.state_dict())
+    extract_features(encoder, make_images(6), prepare, device="cpu")
+    assert [module.training for module in encoder.modules()] == flags
+    assert all(torch.equal(value, state[name]) for name, value in encoder.state_dict().items())
+    assert torch.is_grad_enabled()
+
+
+def test_modes_are_restored_after_an_error() -> None:
+    encoder = make_encoder().train()
+    with pytest.raises(RuntimeError):
+        extract_features(encoder, make_images(2), lambda batch: batch.float()[:, :1], device="cpu")
+    assert encoder.training
+    assert encoder[1].training
+
+
+def test_images_may_be_memory_mapped(tmp_path: Path) -> None:
+    images = make_images(7)
+    np.save(tmp_path / "images.npy", images.numpy())
+    mapped = torch.from_numpy(np.load(tmp_path / "images.npy", mmap_mode="c"))
+    encoder = make_encoder()
+    features = extract_features(encoder, mapped, prepare, batch_size=3, device="cpu")
+    torch.testing.assert_close(features, extract_features(encoder, images, prepare, device="cpu"))
+
+
+def test_half_precision_encoders_give_float32() -> None:
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 4)).bfloat16()
+    features = extract_features(encoder, make_images(3), lambda batch: batch.bfloat16(), device="cpu")
+    assert features.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("images", "batch_size", "message"),
+    [
+        (torch.zeros(2, 3, 8, 8), 1, r"images must be uint8 \(n, 3, H, W\), not torch.float32"),
+        (torch.zeros(2, 8, 8, 3, dtype=torch.uint8), 1, r"not torch.uint8 \(2, 8, 8, 3\)"),
+        (torch.zeros(0, 3, 8, 8, dtype=torch.uint8), 1, "no images"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), 0, "batch_size is 0"),
+    ],
+)
+def test_bad_input_is_refused(images: torch.Tensor, batch_size: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        extract_features(make_encoder(), images, prepare, batch_size=batch_size, device="cpu")
+
+
+def test_an_encoder_that_gives_maps_is_refused() -> None:
+    with pytest.raises(InputError, match=r"for 2 images it gave \(2, 6, 6, 6\)"):
+        extract_features(make_encoder()[:3], make_images(2), prepare, device="cpu")

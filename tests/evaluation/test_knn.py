@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from climb.errors import InputError
+from climb.evaluation import knn, knn_accuracy, weighted_knn_accuracy
+from climb.evaluation.knn import knn_predictions, weighted_knn_predictions
+
+
+@pytest.fixture(params=[None, 10_000], ids=["one block", "many blocks"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param is not None:
+        monkeypatch.setattr(knn, "ENTRIES_AT_ONCE", request.param)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("k", [1, 2, 50])
+def test_agrees_with_scikit_learn(blobs, k: int) -> None:
+    # Features of unequal scale, so that the standardisation matters.
+    scale = torch.logspace(-2, 2, 16)
+    train, train_labels = blobs(1500, classes=7, spread=1.5)
+    test, test_labels = blobs(1000, classes=7, spread=1.5, seed=1)
+    train, test = train * scale, test * scale
+    oracle = make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors=k))
+    oracle.fit(train.double().numpy(), train_labels.numpy())
+    expected = oracle.predict(test.double().numpy())
+    predicted = knn_predictions(train, train_labels, test, k=k).numpy()
+    assert (predicted == expected).mean() >= 0.999
+    accuracy = knn_accuracy(train, train_labels, test, test_labels, k=k)
+    assert accuracy == pytest.approx(100 * (expected == test_labels.numpy()).mean(), abs=0.1)
+    assert 30 < accuracy < 99
+
+
+def test_the_smallest_label_wins_a_tie() -> None:
+    train, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([2, 1, 1, 2])
+    assert knn_predictions(train, labels, torch.tensor([[1.4], [9.0]]), k=4).tolist() == [1, 1]
+
+
+@pytest.mark.usefixtures("blocks")
+def test_the_weighted_vote_is_the_one_written_out_here(blobs) -> None:
+    train, train_labels = blobs(400, classes=6, spread=1.5)
+    test, test_labels = blobs(80, classes=6, spread=1.5, seed=1)
+    cosine = (F.normalize(test.double()) @ F.normalize(train.double()).T).numpy()
+    expected = []
+    for row in cosine:
+        votes = np.zeros(6)
+        for neighbour in np.argsort(-row)[:30]:
+            votes[train_labels[neighbour]] += np.exp(row[neighbour] / 0.1)
+        expected.append(int(votes.argmax()))
+    predicted = weighted_knn_predictions(train, train_labels, test, k=30)
+    assert predicted.tolist() == expected
+    accuracy = weighted_knn_accuracy(train, train_labels, test, test_labels, k=30)
+    assert accuracy == pytest.approx(100 * np.mean(np.array(expected) == test_labels.numpy()))
+
+
+def test_near_neighbours_outvote_many_far_ones_when_cold() -> None:
+    train = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    labels, query = torch.tensor([1, 0, 0, 0]), torch.tensor([[1.0, 0.2]])
+    assert weighted_knn_predictions(train, labels, query, k=4, temperature=0.01).item() == 1
+    assert weighted_knn_predictions(train, labels, query, k=4, temperature=10.0).item() == 0
+
+
+@pytest.mark.parametrize("k", [0, 11])
+def test_an_impossible_number_of_neighbours_is_refused(blobs, k: int) -> None:
+    features, labels = blobs(10)
+    for probe in (knn_accuracy, weighted_knn_accuracy):
+        with pytest.raises(InputError, match=f"k is {k}; with 10 training rows, 1 to 10 neighbours"):
+            probe(features, labels, features, labels, k=k)
+
+
+def test_bad_input_is_refused(blobs) -> None:
+    features, labels = blobs(10)
+    with pytest.raises(InputError, match="temperature is 0"):
+        weighted_knn_accuracy(features, labels, features, labels, k=3, temperature=0)
+    with pytest.raises(InputError, match="10 rows of features but 9 labels"):
+        knn_accuracy(features, labels[:9], features, labels, k=3)

@@ -1,0 +1,334 @@
+"""`check_memory` passes what keeps the contract, and fails on one broken promise at a time."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from climb.errors import InputError
+from climb.memory import CentroidMemory, FifoMemory, InsertReport, ReplayBatch, ReservoirMemory, check_memory
+
+
+class HonestMemory:
+    """A small memory of images and embeddings that replaces at random and keeps every promise."""
+
+    space: ClassVar[Any] = "projector"
+    inserts: ClassVar[Any] = "after"
+    bounded: ClassVar[bool] = True
+    image_shape = (3, 4, 4)
+    embedding_dim = 6
+    capacity = 12
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.seen = 0
+        self.ids: list[int] = []
+        self.images: list[torch.Tensor] = []
+        self.embeddings: list[torch.Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        return self.capacity * (48 + 24)
+
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        novel = replaced = 0
+        for image, embedding in zip(images, embeddings, strict=True):
+            if len(self.ids) < self.capacity:
+                self.ids.append(self.seen)
+                self.images.append(image.clone())
+                self.embeddings.append(embedding.clone())
+                novel += 1
+            else:
+                slot = int(self.rng.integers(self.capacity))
+                self.ids[slot] = self.seen
+                self.images[slot] = image.clone()
+                self.embeddings[slot] = embedding.clone()
+                replaced += 1
+            self.seen += 1
+        return InsertReport(novel=novel, replaced=replaced)
+
+    def sample(self, n: int) -> ReplayBatch | None:
+        if len(self.ids) < n:
+            return None
+        return self.batch([int(slot) for slot in self.rng.choice(len(self.ids), size=n, replace=False)])
+
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        return ReplayBatch(
+            images=torch.stack([self.images[slot] for slot in slots]),
+            ids=torch.tensor([self.ids[slot] for slot in slots]),
+            embeddings=torch.stack([self.embeddings[slot] for slot in slots]),
+        )
+
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        for image, embedding in zip(ids.tolist(), embeddings, strict=True):
+            if image in self.ids:
+                self.embeddings[self.ids.index(image)] = embedding.clone()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "rng": self.rng.bit_generator.state,
+            "seen": self.seen,
+            "ids": list(self.ids),
+            "images": [image.clone() for image in self.images],
+            "embeddings": [embedding.clone() for embedding in self.embeddings],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rng.bit_generator.state = state["rng"]
+        self.seen = state["seen"]
+        self.ids = list(state["ids"])
+        self.images = [image.clone() for image in state["images"]]
+        self.embeddings = [embedding.clone() for embedding in state["embeddings"]]
+
+
+class LeaksOverCapacity(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        self.ids += range(self.seen, self.seen + len(images))
+        self.images += list(images.clone())
+        self.embeddings += list(embeddings.clone())
+        self.seen += len(images)
+        return InsertReport(novel=len(images))
+
+
+class OverflowsOnLargeBatch(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        if len(images) <= self.capacity:
+            return super().insert(images, embeddings)
+        return LeaksOverCapacity.insert(self, images, embeddings)  # type: ignore[arg-type]
+
+
+class StoresTwice(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        report = super().insert(images, embeddings)
+        if len(self.images) >= 2:
+            self.images[0] = self.images[-1].clone()
+        return report
+
+
+class GivesAnIdTwice(HonestMemory):
+    def sample(self, n: int) -> ReplayBatch | None:
+        return None if len(self.ids) < n else self.batch(self.rng.choice(len(self.ids), size=n).tolist())
+
+
+class NamesPositions(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        return ReplayBatch(images=batch.images, ids=torch.tensor(slots), embeddings=batch.embeddings)
+
+
+class AltersImages(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        return ReplayBatch(images=batch.images + 1, ids=batch.ids, embeddings=batch.embeddings)
+
+
+class GivesFloats(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        return ReplayBatch(images=batch.images.float(), ids=batch.ids, embeddings=batch.embeddings)
+
+
+class GivesTooFew(HonestMemory):
+    def sample(self, n: int) -> ReplayBatch | None:
+        return super().sample(min(n, len(self.ids))) if self.ids else None
+
+
+class WithholdsImages(HonestMemory):
+    def sample(self, n: int) -> ReplayBatch | None:
+        return super().sample(n) if len(self.ids) >= 2 * n else None
+
+
+class LosesCountOfImages(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        report = super().insert(images, embeddings)
+        return InsertReport(novel=report.novel)
+
+
+class HidesGrowth(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        super().insert(images, embeddings)
+        return InsertReport(replaced=len(images))
+
+
+class RejectsOnPaper(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        report = super().insert(images, embeddings)
+        return InsertReport(novel=report.novel, rejected=report.replaced)
+
+
+class IgnoresTheSeed(HonestMemory):
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng()
+
+
+class AliasesImages(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        report = super().insert(images, embeddings)
+        for slot, image in enumerate(self.ids):
+            row = image - (self.seen - len(images))
+            if row >= 0:
+                self.images[slot] = images[row]
+        return report
+
+
+class AliasesEmbeddings(HonestMemory):
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        for image, embedding in zip(ids.tolist(), embeddings, strict=True):
+            if image in self.ids:
+                self.embeddings[self.ids.index(image)] = embedding
+
+
+class WritesOnItsInput(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        report = super().insert(images, embeddings)
+        embeddings /= embeddings.norm(dim=1, keepdim=True)
+        return report
+
+
+class RefreshesByPosition(HonestMemory):
+    """An id is taken for a slot: right until the slot holds another image."""
+
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        for image, embedding in zip(ids.tolist(), embeddings, strict=True):
+            self.embeddings[image % len(self.embeddings)] = embedding.clone()
+
+
+class RefreshesInOrder(HonestMemory):
+    """The ids' order is ignored: embeddings go to the stored images in the order of their slots."""
+
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        given = ids.tolist()
+        slots = [slot for slot, image in enumerate(self.ids) if image in given]
+        for slot, embedding in zip(slots, embeddings, strict=False):
+            self.embeddings[slot] = embedding.clone()
+
+
+class ForgetsItsGenerator(HonestMemory):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict({**state, "rng": self.rng.bit_generator.state})
+
+
+class ForgetsEmbeddings(HonestMemory):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict({**state, "embeddings": [torch.zeros(self.embedding_dim) for _ in state["embeddings"]]})
+
+
+class SharesItsState(HonestMemory):
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "images": self.images}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.images = state["images"]
+
+
+class SavesObjects(HonestMemory):
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "dtype": np.dtype("uint8")}
+
+
+class ClaimsNoBytes(HonestMemory):
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+
+class GrowsForever(HonestMemory):
+    @property
+    def nbytes(self) -> int:
+        return self.seen * (48 + 24)
+
+
+class StartsUsed(HonestMemory):
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.insert(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), torch.zeros(1, 6))
+
+
+def test_passes_an_honest_memory() -> None:
+    check_memory(HonestMemory)
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        (LeaksOverCapacity, "13 images stored, the capacity is 12"),
+        (OverflowsOnLargeBatch, "27 images stored, the capacity is 12"),
+        (StoresTwice, "stored twice"),
+        (GivesAnIdTwice, "gave an id twice"),
+        (NamesPositions, "now names another image"),
+        (AltersImages, "not one that was inserted"),
+        (GivesFloats, r"sampled images are torch\.float32"),
+        (GivesTooFew, "did not give None"),
+        (WithholdsImages, "gave nothing"),
+        (LosesCountOfImages, r"1 images given, but novel \+ joined \+ replaced \+ rejected = 0"),
+        (HidesGrowth, "grew by 1 images"),
+        (RejectsOnPaper, "1 of 1 given images are stored, but the report has 1 rejected"),
+        (IgnoresTheSeed, "two memories with the same seed differ"),
+        (AliasesImages, "writing over tensors"),
+        (AliasesEmbeddings, "writing over tensors"),
+        (WritesOnItsInput, "insert changed the embeddings"),
+        (RefreshesByPosition, "no longer stored changed the memory"),
+        (RefreshesInOrder, "in another order"),
+        (ForgetsItsGenerator, "the copy differs"),
+        (ForgetsEmbeddings, "the copy differs"),
+        (SharesItsState, "not one that was inserted|now names another image"),
+        (SavesObjects, r"state\['dtype'\] is a UInt8DType"),
+        (ClaimsNoBytes, "nbytes is 0"),
+        (GrowsForever, "nbytes grew to"),
+        (StartsUsed, "a fresh memory holds 1 images"),
+    ],
+)
+def test_fails_on_a_broken_promise(broken: type[HonestMemory], complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        check_memory(broken)
+
+
+def test_an_unbounded_memory_need_not_keep_the_bound() -> None:
+    class Unbounded(LeaksOverCapacity):
+        bounded: ClassVar[bool] = False
+
+        @property
+        def nbytes(self) -> int:
+            return 72 * max(1, len(self.ids))
+
+    check_memory(Unbounded)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("kind", [FifoMemory, ReservoirMemory])
+def test_passes_the_flat_memories(kind: type[FifoMemory | ReservoirMemory], seed: int) -> None:
+    check_memory(lambda seed: kind(25, (3, 4, 4), 6, seed=seed), seed=seed)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("prune", ["anchor", "selective"])
+def test_passes_the_centroid_memory(prune: Any, seed: int) -> None:
+    made: list[CentroidMemory] = []
+
+    def factory(seed: int) -> CentroidMemory:
+        sizes: dict[str, Any] = {"stm_centroids": 6, "ltm_centroids": 3, "images_per_centroid": 4, "window": 20}
+        made.append(CentroidMemory(20, (3, 4, 4), 6, novelty_percentile=0.8, prune=prune, seed=seed, **sizes))
+        return made[-1]
+
+    check_memory(factory, seed=seed)
+    happened = {kind for memory in made for _, kind, _ in memory.events()}
+    assert happened == {"created", "evicted", "promoted", "merged", "pruned"}
+
+
+def test_a_factory_may_take_no_arguments() -> None:
+    check_memory(lambda: FifoMemory(10, (3, 4, 4), 6))
+    with pytest.raises(AssertionError, match="the copy differs"):
+        check_memory(lambda: ForgetsItsGenerator(3))
+
+
+def test_a_factory_with_other_arguments_is_refused() -> None:
+    with pytest.raises(InputError, match=r"callable as factory\(seed=0\) or factory\(\)"):
+        check_memory(FifoMemory)

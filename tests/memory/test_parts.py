@@ -1,0 +1,116 @@
+"""The parts that the centroid memory is made of, each against the plain way to say the same."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from climb.errors import ClimbError
+from climb.memory.geometry import BatchGeometry
+from climb.memory.pool import IdPool
+from climb.memory.store import ImageStore
+from climb.memory.window import DistanceWindow
+
+
+@given(
+    distances=st.lists(st.floats(0, 2) | st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=60),
+    size=st.integers(1, 20),
+    quantile=st.floats(0, 1),
+)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+def test_window_gives_the_quantile_of_the_last_distances(distances: list[float], size: int, quantile: float) -> None:
+    window = DistanceWindow(size=size, quantile=quantile)
+    assert math.isnan(window.quantile)
+    for seen, distance in enumerate(distances, start=1):
+        window.append(distance)
+        last = distances[max(0, seen - size) : seen]
+        assert window.distances() == last
+        assert len(window) == len(last)
+        assert window.quantile == pytest.approx(np.quantile(last, quantile), abs=1e-12)
+    window.clear()
+    assert math.isnan(window.quantile)
+
+
+@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 2**31)), max_size=80))
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+def test_pool_holds_what_was_added_and_not_removed(steps: list[tuple[bool, int]]) -> None:
+    pool, expected = IdPool(), set()
+    for number, (add, pick) in enumerate(steps):
+        if add or not expected:
+            pool.add(number)
+            expected.add(number)
+        else:
+            gone = sorted(expected)[pick % len(expected)]
+            pool.remove(gone)
+            expected.remove(gone)
+        assert len(pool) == len(expected)
+        drawn = pool.draw(len(expected), np.random.default_rng(number))
+        assert set(drawn) == expected
+        assert len(drawn) == len(expected)
+
+
+def test_store_reuses_the_slots_given_back() -> None:
+    store = ImageStore(3, (3, 2, 2), "cpu")
+    images = torch.arange(36, dtype=torch.uint8).reshape(3, 3, 2, 2)
+    slots = store.put(images)
+    assert sorted(slots) == [0, 1, 2]
+    assert torch.equal(store.get(slots), images)
+    store.release(slots[1:2])
+    assert len(store) == 2
+    assert store.put(images[:1] + 100) == slots[1:2]
+    assert torch.equal(store.get(slots)[[0, 2]], images[[0, 2]])
+    store.clear()
+    assert len(store) == 0
+    assert store.nbytes == 3 * 12
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["create", "move", "move", "merge"]), st.integers(0, 5), st.integers(0, 7)),
+        min_size=1,
+        max_size=25,
+    ),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
+    steps: list[tuple[str, int, int]], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    plain = rng.standard_normal((6, 4))
+    embeddings = rng.standard_normal((8, 4))
+    values = torch.from_numpy(plain).float()
+    geometry = BatchGeometry(values, torch.from_numpy(embeddings).float())
+    for kind, row, image in steps:
+        if kind == "create":
+            geometry.create(row, image)
+            plain[row] = embeddings[image]
+        elif kind == "move":
+            geometry.move(row, image, 0.3)
+            plain[row] = 0.7 * plain[row] + 0.3 * embeddings[image]
+        else:
+            rows = [row, *(other for other in range(6) if other != row)]
+            units = plain / np.linalg.norm(plain, axis=1, keepdims=True)
+            cosines = units @ units.T
+            survivor, absorbed = geometry.merge_closest(rows)
+            assert rows.index(survivor) < rows.index(absorbed)
+            np.fill_diagonal(cosines, -np.inf)
+            assert cosines[survivor, absorbed] == pytest.approx(cosines.max(), abs=1e-5)
+            plain[survivor] = (plain[survivor] + plain[absorbed]) / 2
+        for query, embedding in enumerate(embeddings):
+            norms = np.linalg.norm(plain, axis=1) * np.linalg.norm(embedding)
+            expected = 1 - plain @ embedding / norms
+            np.testing.assert_allclose(geometry.distances(query), expected, atol=1e-4)
+    geometry.flush()
+    np.testing.assert_allclose(values.numpy(), plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_geometry_refuses_embeddings_that_are_not_numbers(bad: float) -> None:
+    with pytest.raises(ClimbError, match="NaN or infinity: training has diverged"):
+        BatchGeometry(torch.ones(2, 3), torch.tensor([[1.0, bad, 0.0]]))

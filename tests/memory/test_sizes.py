@@ -1,0 +1,68 @@
+"""Sizes and inputs that cannot work are refused, with the inequality spelled out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from traffic import IMAGE_SHAPE, numbered_images
+
+from climb.errors import InputError
+from climb.memory import CentroidMemory, ReferenceMemory
+
+BOTH = pytest.mark.parametrize("kind", [CentroidMemory, ReferenceMemory])
+
+
+@BOTH
+def test_the_long_term_memory_and_one_anchor_each_must_fit(kind: Any) -> None:
+    with pytest.raises(ValueError, match=r"K \* M \+ L <= N\): 60 \* 30 \+ 100 = 1900 > 1899") as refused:
+        kind(1899, IMAGE_SHAPE, 8)
+    assert isinstance(refused.value, InputError)
+    assert len(kind(1900, IMAGE_SHAPE, 8)) == 0
+
+
+@BOTH
+def test_a_centroid_must_be_able_to_grow(kind: Any) -> None:
+    with pytest.raises(ValueError, match="M >= 2; given 1"):
+        kind(2500, IMAGE_SHAPE, 8, images_per_centroid=1)
+
+
+@BOTH
+@pytest.mark.parametrize("percentile", [-0.1, 1.01, 95, float("nan")])
+def test_the_percentile_is_a_fraction(kind: Any, percentile: float) -> None:
+    with pytest.raises(ValueError, match=rf"novelty_percentile must be in 0\.\.1.*given {percentile}"):
+        kind(2500, IMAGE_SHAPE, 8, novelty_percentile=percentile)
+
+
+@BOTH
+@pytest.mark.parametrize("size", ["stm_centroids", "ltm_centroids"])
+def test_both_memories_need_a_centroid(kind: Any, size: str) -> None:
+    with pytest.raises(ValueError, match="stm_centroids >= 1 and ltm_centroids >= 1"):
+        kind(2500, IMAGE_SHAPE, 8, **{size: 0})
+
+
+@BOTH
+def test_an_unknown_pruning_strategy_gets_the_nearest_name(kind: Any) -> None:
+    with pytest.raises(ValueError, match=r"unknown pruning strategy 'ancor'; did you mean 'anchor'\?"):
+        kind(2500, IMAGE_SHAPE, 8, prune="ancor")
+
+
+@BOTH
+@pytest.mark.parametrize("option", [{"window": 0}, {"stm_rate": 1.5}, {"ltm_accept": -1.0}])
+def test_other_options_are_checked_too(kind: Any, option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        kind(2500, IMAGE_SHAPE, 8, **option)
+
+
+@BOTH
+def test_embeddings_must_come_with_the_images_and_fit(kind: Any) -> None:
+    memory = kind(2500, IMAGE_SHAPE, 8)
+    with pytest.raises(InputError, match=r"embeddings must have shape \(2, 8\); given None"):
+        memory.insert(numbered_images(0, 2), None)
+    with pytest.raises(InputError, match=r"embeddings must have shape \(2, 8\); given \(2, 9\)"):
+        memory.insert(numbered_images(0, 2), torch.zeros(2, 9))
+    with pytest.raises(InputError, match=r"uint8 images of shape \(n, 3, 4, 4\)"):
+        memory.insert(torch.zeros(2, *IMAGE_SHAPE), torch.zeros(2, 8))
+    assert len(memory) == 0
