@@ -109,7 +109,7 @@ class Climb:
         if not hasattr(self, "engine_"):
             self._start(self.image_size or _square_side(images))
         images = _resized(images, self.engine_.config.image_size)
-        for batch in images.split(self.stream_batch):
+        for batch in torch.split(images, self.stream_batch):
             self.engine_.observe(batch)
         return self
 
@@ -120,7 +120,7 @@ class Climb:
         encoder = self.encoder_
         parts: list[torch.Tensor] = []
         with torch.no_grad(), frozen_statistics(encoder), numerics(engine.device, engine.precision):
-            for batch in images.split(256):
+            for batch in torch.split(images, 256):
                 parts.append(encoder(engine.augment.plain(batch.to(engine.device))).float().cpu())
         features: NDArray[np.float32] = torch.cat(parts).numpy()
         return features
@@ -214,8 +214,10 @@ class Climb:
             ),
             self.preset,
         )
-        given = {"lr": self.lr, "alignment_weight": self.alignment_weight}
-        config = replace(config, **{name: value for name, value in given.items() if value is not None})
+        if self.lr is not None:
+            config = replace(config, lr=self.lr)
+        if self.alignment_weight is not None:
+            config = replace(config, alignment_weight=self.alignment_weight)
         self.engine_ = build_engine(
             config,
             mean=IMAGENET_MEAN,

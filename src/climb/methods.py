@@ -26,18 +26,11 @@ class Workshop:
     seed: int
     device: torch.device
 
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Shape of a stored image."""
-        return (3, self.config.image_size, self.config.image_size)
-
     def centroid(self) -> CentroidMemory | ReferenceMemory:
         """CLIMB's memory."""
         memory = self.config.memory
         return (ReferenceMemory if self.config.memory_faults else CentroidMemory)(
-            memory.capacity,
-            self.image_shape,
-            self.network.embedding_dim,
+            *self._sizes,
             stm_centroids=memory.short_term,
             ltm_centroids=memory.long_term,
             images_per_centroid=memory.images_per_centroid,
@@ -52,13 +45,11 @@ class Workshop:
 
     def fifo(self) -> FifoMemory:
         """The last N images."""
-        return FifoMemory(self.config.memory.capacity, self.image_shape, self.network.embedding_dim, **self._place)
+        return FifoMemory(*self._sizes, seed=self.seed, device=self.device)
 
     def reservoir(self) -> ReservoirMemory:
         """A uniform sample of the stream."""
-        return ReservoirMemory(
-            self.config.memory.capacity, self.image_shape, self.network.embedding_dim, **self._place
-        )
+        return ReservoirMemory(*self._sizes, seed=self.seed, device=self.device)
 
     def simclr(self) -> SimCLR:
         """The contrastive objective."""
@@ -76,8 +67,9 @@ class Workshop:
         )
 
     @property
-    def _place(self) -> dict[str, object]:
-        return {"seed": self.seed, "device": self.device}
+    def _sizes(self) -> tuple[int, tuple[int, int, int], int]:
+        side = self.config.image_size
+        return (self.config.memory.capacity, (3, side, side), self.network.embedding_dim)
 
 
 Method = Callable[[Workshop], Parts]
@@ -131,6 +123,4 @@ def er_fifo(w: Workshop) -> Parts:
 @method("er-reservoir")
 def er_reservoir(w: Workshop) -> Parts:
     """Experience replay of a uniform sample of the stream, no alignment."""
-    return Parts(
-        network=w.network, memory=w.reservoir(), batch=stream_and_replay, objective=w.simclr(), alignment=None
-    )
+    return Parts(network=w.network, memory=w.reservoir(), batch=stream_and_replay, objective=w.simclr(), alignment=None)

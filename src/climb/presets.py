@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from climb.config import EvaluationConfig, LearnerConfig
+from climb.config import EvaluationConfig, LearnerConfig, Network
 from climb.errors import unknown
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -29,7 +29,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-NETWORK = {"paper": "student", "default": "teacher", "reference": "student"}
+NETWORK: dict[str, Network] = {"paper": "student", "default": "teacher", "reference": "student"}
 """Which network a preset evaluates."""
 
 

@@ -51,9 +51,7 @@ def demo() -> RunConfig:
         learner=LearnerConfig(
             backbone="micro",
             replay_batch=64,
-            memory=MemoryConfig(
-                capacity=300, stm_centroids=30, ltm_centroids=10, images_per_centroid=10, window=300
-            ),
+            memory=MemoryConfig(capacity=300, stm_centroids=30, ltm_centroids=10, images_per_centroid=10, window=300),
         ),
         evaluation=EvaluationConfig(),
     )

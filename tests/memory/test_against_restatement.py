@@ -105,7 +105,7 @@ def test_embeddings_without_direction_are_at_distance_one_in_both() -> None:
     drive(embeddings, 33, SMALL, replay=0, seed=5)
 
 
-@pytest.mark.parametrize("prune", ["anchor", "selective"])
+@pytest.mark.parametrize("prune", ["anchor", pytest.param("selective", marks=pytest.mark.slow)])
 def test_memory_of_the_papers_size_agrees_image_for_image(prune: str) -> None:
     embeddings = drifting_clusters(4600, 64, clusters=150, spread=0.5, task=500, seed=3)
     happened = drive(embeddings, 2500, PAPER, replay=128, seed=3, prune=prune)

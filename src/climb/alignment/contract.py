@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from torch import nn
 
-from climb.objectives.contract import Encoded
+from climb.nets import Encoded
 
 
-class Alignment(Protocol):
-    """The alignment socket: what must not drift? A module; its trainable parameters go to the optimiser."""
+class Alignment(nn.Module):
+    """The alignment socket: what must not drift? Its trainable parameters go to the optimiser."""
 
     @property
     def teacher(self) -> nn.Module | None:
         """A reference network that can be evaluated in place of the student, if there is one."""
+        return None
 
-    def __call__(self, encoded: Encoded) -> torch.Tensor:
+    def forward(self, encoded: Encoded) -> torch.Tensor:
         """The scalar loss; only called with at least one replay row."""
+        raise TypeError(f"{type(self).__name__} must define forward(encoded)")
 
     def after_step(self, student: nn.Module) -> None:
         """The student has taken a gradient step."""

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from climb.objectives.contract import Encoded
+from climb.alignment.contract import Alignment
+from climb.nets import Encoded
 
 
-class EmaTeacher(nn.Module):
+class EmaTeacher(Alignment):
     """A trained head predicts, from each replayed view, what the averaged network says of that view.
 
     The teacher averages parameters only. It runs in train mode: it normalises by the statistics of its own batch and

@@ -15,9 +15,7 @@ def recipes() -> None:
         table.add_column(heading, overflow="fold")
     for name in RECIPES:
         config = get_recipe(name)
-        table.add_row(
-            name, config.data.dataset, str(config.stream.tasks), config.learner.backbone, describe(name)
-        )
+        table.add_row(name, config.data.dataset, str(config.stream.tasks), config.learner.backbone, describe(name))
     console = Console(highlight=False)
     console.print(table)
     console.print("run one: climb run RECIPE --preset paper|default|reference --seed 0")

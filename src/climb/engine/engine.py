@@ -62,15 +62,13 @@ class Engine:
         self.augment = augment
         self.budget = Budget()
         for module in (parts.network, parts.objective, parts.alignment):
-            if isinstance(module, nn.Module):
+            if module is not None:
                 module.to(device)
-                if device.type == "cuda":
-                    module.to(memory_format=torch.channels_last)
+                if device.type == "cuda":  # the layout that bf16 convolutions are fast in
+                    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
                 module.train()
         self._generator = torch_generator(seed, "augmentation", device)
-        self._step = TrainStep(
-            parts, augment, config, generator=self._generator, precision=precision, device=device
-        )
+        self._step = TrainStep(parts, augment, config, generator=self._generator, precision=precision, device=device)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -111,12 +109,10 @@ class Engine:
             embeddings = output.embeddings.index_select(0, replay_rows)
         else:
             views = output.views.index_select(1, replay_rows)
-            embeddings = self._forward(views.flatten(0, 1), memory.space).unflatten(0, (2, -1)).mean(0)
+            embeddings = self._forward(views.flatten(0, 1), memory.space).view(2, len(batch.ids), -1).mean(0)
         memory.refresh(batch.ids, embeddings)
 
-    def _stream_embeddings(
-        self, stream: torch.Tensor, output: StepOutput, stream_rows: torch.Tensor
-    ) -> torch.Tensor:
+    def _stream_embeddings(self, stream: torch.Tensor, output: StepOutput, stream_rows: torch.Tensor) -> torch.Tensor:
         if self.config.embed_mode == "views":
             return output.embeddings.index_select(0, stream_rows)
         return self.embed(stream)
@@ -138,7 +134,8 @@ class Engine:
             else:
                 with frozen_statistics(network):
                     features, embeddings = network(inputs)
-        return (embeddings if space == "projector" else features).float()
+        output: torch.Tensor = embeddings if space == "projector" else features
+        return output.float()
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -148,7 +145,7 @@ class Engine:
         return {
             "network": parts.network.state_dict(),
             "objective": parts.objective.state_dict(),
-            "alignment": parts.alignment.state_dict() if isinstance(parts.alignment, nn.Module) else {},
+            "alignment": parts.alignment.state_dict() if parts.alignment is not None else {},
             "optimizer": self._step.state_dict(),
             "memory": parts.memory.state_dict() if parts.memory is not None else {},
             "augmentation": self._generator.get_state(),
@@ -160,7 +157,7 @@ class Engine:
         parts = self.parts
         parts.network.load_state_dict(state["network"])
         parts.objective.load_state_dict(state["objective"])
-        if isinstance(parts.alignment, nn.Module):
+        if parts.alignment is not None:
             parts.alignment.load_state_dict(state["alignment"])
         self._step.load_state_dict(state["optimizer"])
         if parts.memory is not None:

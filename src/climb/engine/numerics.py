@@ -55,10 +55,13 @@ def numerics(device: torch.device, precision: Precision) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    allow = precision == "tf32"
-    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow
+    # torch makes the second attribute at import, where type checkers do not see it.
+    switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)  # type: ignore[attr-defined]
+    before = [switch.fp32_precision for switch in switches]
+    for switch in switches:
+        switch.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+        for switch, value in zip(switches, before, strict=True):
+            switch.fp32_precision = value

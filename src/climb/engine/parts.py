@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
-
 from climb.alignment import Alignment
 from climb.engine.batch import BatchRule
 from climb.memory import Memory
 from climb.nets import Network
+from climb.objectives import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +21,7 @@ class Parts:
     """What do we keep?"""
     batch: BatchRule
     """What do we train on?"""
-    objective: nn.Module
-    """What do we learn? (`climb.objectives.Objective`)"""
+    objective: Objective
+    """What do we learn?"""
     alignment: Alignment | None
     """What must not drift?"""

@@ -12,7 +12,7 @@ from climb.config import LearnerConfig
 from climb.engine.numerics import Precision, numerics
 from climb.engine.parts import Parts
 from climb.errors import ClimbError
-from climb.objectives import Encoded
+from climb.nets import Encoded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +57,13 @@ class TrainStep:
         """Train once on uint8 images (n, 3, H, W); the two row indices tell stream from replay."""
         parts = self.parts
         views = self.augment(images, self.generator)
-        if self.device.type == "cuda":
-            views = views.flatten(0, 1).contiguous(memory_format=torch.channels_last).unflatten(0, (2, -1))
         align = None
         with numerics(self.device, self.precision):
             features, embeddings = parts.network(views.flatten(0, 1))
             encoded = Encoded(
                 views=views,
-                features=features.unflatten(0, (2, -1)),
-                embeddings=embeddings.float().unflatten(0, (2, -1)),
+                features=features.view(2, len(images), -1),
+                embeddings=embeddings.float().view(2, len(images), -1),
                 stream_rows=stream_rows,
                 replay_rows=replay_rows,
             )
@@ -105,7 +103,7 @@ def trainable(parts: Parts) -> dict[str, nn.Parameter]:
     named: dict[str, nn.Parameter] = {}
     seen: set[int] = set()
     for room, module in (("network", parts.network), ("objective", parts.objective), ("alignment", parts.alignment)):
-        if not isinstance(module, nn.Module):
+        if module is None:
             continue
         for name, parameter in module.named_parameters():
             if not parameter.requires_grad:

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from climb.errors import InputError
-from climb.evaluation.full_float32 import full_float32
 from climb.evaluation.inputs import check_pair
 from climb.evaluation.standardize import standardize
+from climb.precision import full_float32
 
 ENTRIES_AT_ONCE = 2**26
 """Largest block of the test-by-train similarity matrix held at a time: 256 MiB of float32."""

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 from climb.errors import InputError
 from climb.evaluation.captured_epoch import captured_epoch
-from climb.evaluation.full_float32 import full_float32
 from climb.evaluation.inputs import check_label_range, check_labelled
 from climb.evaluation.probe_epoch import ProbeEpoch
+from climb.precision import full_float32
 from climb.seeds import torch_generator
 
 

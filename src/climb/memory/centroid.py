@@ -187,9 +187,7 @@ class CentroidMemory:
         check_images(images, self.image_shape)
         if embeddings is None or tuple(embeddings.shape) != (images.shape[0], self.embedding_dim):
             given = None if embeddings is None else tuple(embeddings.shape)
-            raise InputError(
-                f"embeddings must have shape ({images.shape[0]}, {self.embedding_dim}); given {given}"
-            )
+            raise InputError(f"embeddings must have shape ({images.shape[0]}, {self.embedding_dim}); given {given}")
         if images.shape[0] == 0:
             return InsertReport()
         first = self._seen
@@ -210,9 +208,7 @@ class CentroidMemory:
             return None
         from_ltm = min(n // 2, len(self._pools[LTM]))
         from_stm = min(n - from_ltm, len(self._pools[STM]))
-        ids = self._pools[LTM].draw(n - from_stm, self._replay) + self._pools[STM].draw(
-            from_stm, self._replay
-        )
+        ids = self._pools[LTM].draw(n - from_stm, self._replay) + self._pools[STM].draw(from_stm, self._replay)
         images = self._store.get([self._slot_of[image] for image in ids])
         return ReplayBatch(images=images, ids=torch.tensor(ids, dtype=torch.int64))
 
@@ -443,9 +439,7 @@ class CentroidMemory:
         self._window.clear()
         self._window.extend(state["window"].tolist())
         self._events.clear()
-        self._events.extend(
-            (number, EVENTS[kind], centroid) for number, kind, centroid in state["events"].tolist()
-        )
+        self._events.extend((number, EVENTS[kind], centroid) for number, kind, centroid in state["events"].tolist())
         self._stm_was_full = state["stm_was_full"]
         self._seen = state["seen"]
         self._created = state["created"]

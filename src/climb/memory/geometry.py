@@ -57,7 +57,8 @@ class BatchGeometry:
         """Cosine distances of one image to all rows (rows,); rows that hold no centroid give what they give."""
         scale = self._norms * self._lengths[image]
         scale[scale == 0] = math.inf
-        return 1.0 - self._dots[image] / scale
+        distances: Array = 1.0 - self._dots[image] / scale
+        return distances
 
     def create(self, row: int, image: int) -> None:
         """The centroid in ``row`` starts anew at the image's embedding."""

@@ -7,6 +7,7 @@ bit, whatever else has drawn random numbers before.
 from __future__ import annotations
 
 from climb.nets.build import BACKBONES, build_network
+from climb.nets.encoded import Encoded
 from climb.nets.heads import bottleneck, projector
 from climb.nets.micro import MicroNet, micronet
 from climb.nets.network import Network
@@ -14,6 +15,7 @@ from climb.nets.resnet import ResNet, load_torchvision, resnet18, resnet34, resn
 
 __all__ = [
     "BACKBONES",
+    "Encoded",
     "MicroNet",
     "Network",
     "ResNet",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from climb.objectives.contract import Encoded, Objective
+from climb.objectives.contract import Objective
 from climb.objectives.simclr import SimCLR
 
-__all__ = ["Encoded", "Objective", "SimCLR"]
+__all__ = ["Objective", "SimCLR"]

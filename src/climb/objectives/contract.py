@@ -1,34 +1,16 @@
-"""What an objective is given: a training batch, encoded."""
+"""What an objective promises: a loss of an encoded training batch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import torch
+from torch import nn
+
+from climb.nets import Encoded
 
 
-@dataclass(frozen=True, kw_only=True)
-class Encoded:
-    """Two views of a training batch of n images, after the network. Nothing depends on the order of the rows."""
+class Objective(nn.Module):
+    """The objective socket: what do we learn? Its parameters, if any, are trained."""
 
-    views: torch.Tensor
-    """float (2, n, 3, H, W): the augmented images."""
-    features: torch.Tensor
-    """(2, n, f): the encoder's output."""
-    embeddings: torch.Tensor
-    """(2, n, d): the projector's output, float32."""
-    stream_rows: torch.Tensor
-    """int64 (s,): rows that come from the stream."""
-    replay_rows: torch.Tensor
-    """int64 (r,): rows that come from the memory; empty before replay starts."""
-
-
-class Objective(Protocol):
-    """The objective socket: what do we learn? A module; its parameters, if any, are trained."""
-
-    def __call__(self, encoded: Encoded) -> torch.Tensor:
+    def forward(self, encoded: Encoded) -> torch.Tensor:
         """The scalar loss."""
-
-    def parameters(self) -> object:
-        """What the optimiser must be handed."""
+        raise TypeError(f"{type(self).__name__} must define forward(encoded)")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from climb.objectives.contract import Encoded
+from climb.nets import Encoded
+from climb.objectives.contract import Objective
 
 
-class SimCLR(nn.Module):
+class SimCLR(Objective):
     """Each view finds the other view of its image among all views of the batch.
 
     >>> loss = SimCLR(temperature=0.5).loss(torch.eye(2), torch.eye(2))

@@ -15,7 +15,7 @@ import torch
 
 from climb.config import Execution, RunConfig
 from climb.datasets import Dataset, load
-from climb.engine import Engine, Observation, resolve_device, resolve_precision
+from climb.engine import Observation, resolve_device, resolve_precision
 from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
 from climb.learner import build_engine
@@ -154,7 +154,7 @@ class Run:
             raise ClimbError(f"the loss became {loss} at mini-batch {batch}: training diverged; lower --lr")
         alignment = None if observation.alignment is None else float(observation.alignment)
         memory = self.engine.parts.memory
-        summary = getattr(memory, "summary", dict)()
+        summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
         self.folder.journal.write(
             batch,

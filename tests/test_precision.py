@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from climb.evaluation.full_float32 import full_float32
+from climb.precision import full_float32
 
 
 def backends() -> tuple[str, str]:
