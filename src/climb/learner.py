@@ -15,9 +15,9 @@ from torch import nn
 
 from climb.augment import Augment, simclr
 from climb.config import LearnerConfig, MemoryConfig, check_learner
-from climb.engine import Engine, Precision, resolve_device, resolve_precision
-from climb.engine.engine import frozen_statistics
+from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
 from climb.engine.numerics import numerics
+from climb.engine.step import frozen_statistics
 from climb.errors import InputError
 from climb.memory import Memory
 from climb.methods import Workshop, build_parts
@@ -39,13 +39,14 @@ def build_engine(
     seed: int,
     device: torch.device,
     precision: Precision,
+    kind: EngineKind,
 ) -> Engine:
     """The engine that a configuration describes, at its first step. ``mean`` and ``std`` normalise the images."""
     check_learner(config)
     network = build_network(config.backbone, config.image_size, generator=torch_generator(seed, "init"))
     parts = build_parts(Workshop(config=config, network=network, seed=seed, device=device))
     augment = Augment(simclr(config.image_size), mean, std, per_batch=config.augment_per_batch, device=device)
-    return Engine(parts, augment, config, seed=seed, device=device, precision=precision)
+    return Engine(parts, augment, config, seed=seed, device=device, precision=precision, kind=kind)
 
 
 class Climb:
@@ -225,6 +226,7 @@ class Climb:
             seed=self.seed,
             device=device,
             precision=resolve_precision("auto", device),
+            kind=resolve_engine("auto", device),
         )
 
     def _fitted(self) -> Engine:

@@ -40,6 +40,7 @@ def run(
     ridge: bool = False,
     device: str = "auto",
     precision: Literal["auto", "float32", "tf32", "bf16"] = "auto",
+    engine: Literal["auto", "eager", "captured"] = "auto",
     deterministic: bool = False,
     checkpoint_seconds: float = 60.0,
     keep: bool = False,
@@ -71,6 +72,7 @@ def run(
         ridge: also report a ridge classifier at the end.
         device: auto, cpu, cuda, cuda:N or mps.
         precision: arithmetic of the networks; auto is bf16 on a capable GPU, float32 elsewhere.
+        engine: eager, or captured (the step as one CUDA graph); auto chooses by device.
         deterministic: bit-identical repetition on a GPU too.
         checkpoint_seconds: time between two checkpoints.
         keep: keep the last checkpoint of a finished run.
@@ -98,6 +100,7 @@ def run(
     execution = Execution(
         device=device,
         precision=precision,
+        engine=engine,
         deterministic=deterministic,
         data_root=data,
         checkpoint_seconds=checkpoint_seconds,

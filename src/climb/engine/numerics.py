@@ -1,4 +1,4 @@
-"""Arithmetic of the networks: chosen once per device, stated, never silent."""
+"""Device, arithmetic and engine: chosen once, stated, never silent."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from climb.errors import InputError
 
 Precision = Literal["float32", "tf32", "bf16"]
+EngineKind = Literal["eager", "captured"]
 
 
 def resolve_device(name: str) -> torch.device:
@@ -42,6 +43,17 @@ def resolve_precision(name: str, device: torch.device) -> Precision:
         raise InputError(f"unknown precision '{name}'. Allowed: auto, float32, tf32, bf16")
     if name == "tf32" and device.type != "cuda":
         raise InputError(f"tf32 exists on CUDA devices only; the device is {device}")
+    return name  # type: ignore[return-value]
+
+
+def resolve_engine(name: str, device: torch.device) -> EngineKind:
+    """ "auto" captures the step on a CUDA device and is eager elsewhere."""
+    if name == "auto":
+        return "captured" if device.type == "cuda" else "eager"
+    if name not in ("eager", "captured"):
+        raise InputError(f"unknown engine '{name}'. Allowed: auto, eager, captured")
+    if name == "captured" and device.type != "cuda":
+        raise InputError(f"the captured engine needs a CUDA device; the device is {device}: type --engine eager")
     return name  # type: ignore[return-value]
 
 

@@ -1,8 +1,9 @@
-"""One gradient step: two views, both losses, backward, optimiser, teacher. Eager, and the truth for faster ones."""
+"""One gradient step: two views, both losses, backward, optimiser, teacher, and the embeddings the memory needs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -15,22 +16,11 @@ from climb.errors import ClimbError
 from climb.nets import Encoded
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepOutput:
-    """What a step leaves behind, on the device: nobody waits for it."""
-
-    objective: torch.Tensor
-    """Scalar loss of the objective."""
-    alignment: torch.Tensor | None
-    """Scalar loss of the alignment, before its weight; None where no row is replayed."""
-    embeddings: torch.Tensor
-    """float32 (n, d): mean of the two views' embeddings, by row, from before the step."""
-    views: torch.Tensor
-    """float (2, n, 3, H, W): the augmented images."""
-
-
 class TrainStep:
-    """Holds what a step needs; calling it takes one."""
+    """Holds what a step needs; calling it takes one. Eager, and the truth for anything faster.
+
+    It takes and returns tensors on the device and waits for nothing, so that a CUDA graph can hold it.
+    """
 
     def __init__(
         self,
@@ -44,20 +34,32 @@ class TrainStep:
     ) -> None:
         self.parts = parts
         self.augment = augment
+        self.config = config
         self.generator = generator
-        self.alignment_weight = config.alignment_weight
         self.precision = precision
         self.device = device
         self.parameters = trainable(parts)
         self.optimizer = torch.optim.SGD(
-            self.parameters.values(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+            self.parameters.values(),
+            lr=config.lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            fused=device.type == "cuda",
         )
 
-    def __call__(self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor) -> StepOutput:
-        """Train once on uint8 images (n, 3, H, W); the two row indices tell stream from replay."""
+    def __call__(
+        self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Train once on uint8 images (n, 3, H, W); the two row indices tell stream from replay.
+
+        Returns:
+            The objective's scalar loss; the alignment's, before its weight (nan where no row is replayed); float32
+            (s, d) the mean of the two views' embeddings of each stream row, from before the step; and float32 (r, d)
+            those of the replay rows, from before or, if so configured, after it.
+        """
         parts = self.parts
         views = self.augment(images, self.generator)
-        align = None
+        replay = len(replay_rows) > 0
         with numerics(self.device, self.precision):
             features, embeddings = parts.network(views.flatten(0, 1))
             encoded = Encoded(
@@ -67,22 +69,43 @@ class TrainStep:
                 stream_rows=stream_rows,
                 replay_rows=replay_rows,
             )
-            if parts.alignment is not None and len(replay_rows) > 0:
-                align = parts.alignment(encoded)
+            align = parts.alignment(encoded) if parts.alignment is not None and replay else None
             with torch.autocast(self.device.type, enabled=False):
                 objective = parts.objective(encoded)
-        loss = objective if align is None else objective + self.alignment_weight * align
+        loss = objective if align is None else objective + self.config.alignment_weight * align
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
-        return StepOutput(
-            objective=objective.detach(),
-            alignment=None if align is None else align.detach(),
-            embeddings=encoded.embeddings.detach().mean(0),
-            views=views,
+
+        mean = encoded.embeddings.detach().mean(0)
+        replayed = mean.index_select(0, replay_rows)
+        if replay and self.refreshes_after_step:
+            with torch.no_grad(), frozen_statistics(parts.network):
+                again = self.forward(views.index_select(1, replay_rows).flatten(0, 1))
+            replayed = again.view(2, len(replay_rows), -1).mean(0)
+        missing = torch.full_like(objective, float("nan"))
+        return (
+            objective.detach(),
+            missing.detach() if align is None else align.detach(),
+            mean.index_select(0, stream_rows),
+            replayed,
         )
+
+    @property
+    def refreshes_after_step(self) -> bool:
+        """Whether a step ends with a second forward of the replayed views."""
+        memory = self.parts.memory
+        return memory is not None and memory.space is not None and self.config.refresh_mode == "updated"
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for."""
+        space = self.parts.memory.space if self.parts.memory is not None else None
+        with numerics(self.device, self.precision):
+            features, embeddings = self.parts.network(inputs)
+        output: torch.Tensor = features if space == "backbone" else embeddings
+        return output.float()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Momentum by parameter name, for the parameters that have one yet."""
@@ -113,3 +136,17 @@ def trainable(parts: Parts) -> dict[str, nn.Parameter]:
             seen.add(id(parameter))
             named[f"{room}.{name}"] = parameter
     return named
+
+
+@contextmanager
+def frozen_statistics(network: nn.Module) -> Iterator[None]:
+    """Batch norms use their running statistics and leave them alone; the network's mode is restored after."""
+    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    modes = [norm.training for norm in norms]
+    for norm in norms:
+        norm.training = False
+    try:
+        yield
+    finally:
+        for norm, mode in zip(norms, modes, strict=True):
+            norm.training = mode

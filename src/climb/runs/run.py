@@ -15,7 +15,7 @@ import torch
 
 from climb.config import Execution, RunConfig
 from climb.datasets import Dataset, load
-from climb.engine import Observation, resolve_device, resolve_precision
+from climb.engine import Observation, resolve_device, resolve_engine, resolve_precision
 from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
 from climb.learner import build_engine
@@ -78,6 +78,7 @@ class Run:
             seed=config.seed,
             device=device,
             precision=resolve_precision(execution.precision, device),
+            kind=resolve_engine(execution.engine, device),
         )
         self.evaluator = Evaluator(config.evaluation, self.data, self.stream, seed=config.seed)
         self.done = 0  # mini-batches finished, evaluation included
@@ -152,7 +153,6 @@ class Run:
         loss = float(observation.objective)
         if not math.isfinite(loss):
             raise ClimbError(f"the loss became {loss} at mini-batch {batch}: training diverged; lower --lr")
-        alignment = None if observation.alignment is None else float(observation.alignment)
         memory = self.engine.parts.memory
         summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
@@ -160,7 +160,7 @@ class Run:
             batch,
             "train",
             objective=loss,
-            alignment=alignment,
+            alignment=float(observation.alignment),
             stored=stored,
             **summary,
             **{name: self.tally[name] for name in ("novel", "evicted", "promoted", "merged", "pruned")},
@@ -229,6 +229,7 @@ class Run:
             "evaluated": evaluated,
             "seed": self.config.seed,
             "precision": self.engine.precision,
+            "engine": self.engine.kind,
             "deterministic": self.device.type == "cpu" or self.execution.deterministic,
             "config_hash": self.config.config_hash(),
             "versions": versions(self.device),

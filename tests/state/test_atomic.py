@@ -1,0 +1,56 @@
+"""Files are whole or absent, whatever happens to the writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from climb.state import write_json, write_text
+from climb.state.atomic import write_atomic
+
+
+def test_text_and_json_arrive_as_given(tmp_path: Path) -> None:
+    write_text(tmp_path / "a" / "b.txt", "grüße\n")
+    assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "grüße\n"
+    data = {"number": 1.5, "none": None, "list": ["é", 2], "true": True}
+    write_json(tmp_path / "data.json", data)
+    assert json.loads((tmp_path / "data.json").read_text(encoding="utf-8")) == data
+
+
+def test_a_writer_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    write_text(path, "old")
+
+    def fails_midway(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(path, fails_midway)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    write_text(path, "old")
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from climb.state.atomic import write_atomic\n"
+        "def write(temporary):\n"
+        "    temporary.write_text('half')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"write_atomic(Path({str(path)!r}), write)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], env=os.environ, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+    write_text(path, "new")
+    assert path.read_text() == "new"

@@ -1,0 +1,112 @@
+"""Trees of state: what goes in comes out, and nothing else is accepted."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from climb.errors import ClimbError
+from climb.state import load_tree, save_tree
+from climb.state.tree import FORMAT_VERSION
+
+
+def equal(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(equal, a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+tensors = st.sampled_from(
+    [
+        torch.zeros(0, 3),
+        torch.tensor(1.5),
+        torch.arange(6, dtype=torch.int64).view(2, 3),
+        torch.tensor([True, False]),
+        torch.tensor([0, 255], dtype=torch.uint8),
+        torch.randn(3, 2, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16),
+    ]
+)
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | tensors
+trees = st.recursive(leaves, lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3))
+
+
+@given(tree=trees)
+def test_round_trip(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
+    path = tmp_path_factory.mktemp("tree") / "state.safetensors"
+    save_tree(path, tree, kind="test")
+    assert equal(load_tree(path, kind="test"), tree)
+
+
+def test_shared_and_strided_tensors_come_back_as_values(tmp_path: Path) -> None:
+    base = torch.arange(12.0).view(3, 4)
+    save_tree(tmp_path / "f", {"a": base, "b": base, "transposed": base.T, "part": base[:, 1]}, kind="test")
+    loaded = load_tree(tmp_path / "f", kind="test")
+    assert torch.equal(loaded["a"], base)
+    assert torch.equal(loaded["b"], base)
+    assert torch.equal(loaded["transposed"], base.T)
+    assert torch.equal(loaded["part"], base[:, 1])
+
+
+def test_numbers_that_json_finds_hard(tmp_path: Path) -> None:
+    large = 2**127 + 1  # the state of a numpy generator
+    save_tree(tmp_path / "f", {"large": large, "nan": math.nan, "tenth": 0.1}, kind="test")
+    loaded = load_tree(tmp_path / "f", kind="test")
+    assert loaded["large"] == large
+    assert math.isnan(loaded["nan"])
+    assert loaded["tenth"] == 0.1
+
+
+@pytest.mark.parametrize("value", [np.float32(1.0), {1, 2}, object(), b"bytes", Path("x")])
+def test_other_data_is_refused_by_its_place(tmp_path: Path, value: object) -> None:
+    with pytest.raises(TypeError, match=rf"state at 'a\.1' is a {type(value).__name__}; only tensors and plain data"):
+        save_tree(tmp_path / "f", {"a": [0, value]}, kind="test")
+    assert not (tmp_path / "f").exists()
+
+
+def test_another_kind_is_refused(tmp_path: Path) -> None:
+    save_tree(tmp_path / "f", {}, kind="model")
+    with pytest.raises(ClimbError, match="is not a climb checkpoint: its header says model"):
+        load_tree(tmp_path / "f", kind="checkpoint")
+
+
+def test_a_safetensors_file_of_others_is_refused(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(2)}, str(tmp_path / "f"))
+    with pytest.raises(ClimbError, match="is not a climb model: its header says nothing"):
+        load_tree(tmp_path / "f", kind="model")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    header = {"format_version": str(FORMAT_VERSION + 1), "kind": "model", "tree": json.dumps({})}
+    save_file({"weight": torch.zeros(2)}, str(tmp_path / "f"), metadata=header)
+    with pytest.raises(ClimbError, match=f"format_version {FORMAT_VERSION + 1}; this climb reads up to"):
+        load_tree(tmp_path / "f", kind="model")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a safetensors file at all"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "f"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ClimbError, match=f"cannot read {path}"):
+        load_tree(path, kind="model")
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    save_tree(path, {"weight": torch.arange(1000.0)}, kind="model")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ClimbError, match=f"cannot read {path}"):
+        load_tree(path, kind="model")
