@@ -117,7 +117,7 @@ def test_only_replay_rows_count_wherever_they_lie(student: Network) -> None:
             stream_rows=torch.tensor([row for row in range(6) if row not in replay]),
             replay_rows=torch.tensor(replay),
         )
-        return float(alignment(encoded))
+        return float(alignment(encoded).item())
 
     last_three = loss([0, 1, 2, 3, 4, 5], [3, 4, 5], embeddings)
     assert loss([5, 0, 3, 1, 4, 2], [0, 2, 4], embeddings) == pytest.approx(last_three, abs=1e-6)

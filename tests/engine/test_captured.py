@@ -37,31 +37,31 @@ def make(kind: Literal["eager", "captured"], preset: str) -> Engine:
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_captured_steps_agree_with_eager_ones(preset: str) -> None:
-    stream = torch.randint(0, 256, (24, 10, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    """The same batches through both. Kernels are chosen separately, so rounding differs and training amplifies it."""
+    generator = torch.Generator().manual_seed(0)
+    batches = torch.randint(0, 256, (12, 42, 3, 32, 32), dtype=torch.uint8, generator=generator).cuda()
+    stream_rows, replay_rows = torch.arange(10).cuda(), torch.arange(10, 42).cuda()
     eager, captured = make("eager", preset), make("captured", preset)
-    for number, images in enumerate(stream):
-        one, other = eager.observe(images), captured.observe(images)
-        # Rounding differs (kernels are chosen separately) and training amplifies it: tight first, looser later.
-        tolerance = 1e-4 if number < 6 else 2e-2
-        torch.testing.assert_close(other.objective, one.objective, rtol=tolerance, atol=tolerance)
-        assert eager.budget == captured.budget
-    assert len(captured._step._captures) >= 1  # type: ignore[attr-defined]
-    assert len(eager.parts.memory) == len(captured.parts.memory)  # type: ignore[arg-type]
+    for number, images in enumerate(batches):
+        one = eager._step(images, stream_rows, replay_rows)
+        other = captured._step(images, stream_rows, replay_rows)
+        tolerance = 1e-4 if number < 2 else 1e-2
+        for name, left, right in zip(("objective", "alignment"), one, other, strict=False):
+            torch.testing.assert_close(right, left, rtol=tolerance, atol=tolerance, msg=f"{name} at step {number}")
+    assert len(captured._step._captures) == 1  # type: ignore[attr-defined]
     for name, value in eager.parts.network.state_dict().items():
         if value.is_floating_point():
-            other_value = captured.parts.network.state_dict()[name]
-            assert (value - other_value).norm() <= 0.05 * value.norm() + 1e-3, name
+            difference = (value - captured.parts.network.state_dict()[name]).norm()
+            assert difference <= 0.02 * value.norm() + 1e-3, name
 
 
 def test_a_captured_engine_continues_from_its_state() -> None:
     stream = torch.randint(0, 256, (30, 10, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    whole, first, second = (make("captured", "default") for _ in range(3))
+    first, second = make("captured", "default"), make("captured", "default")
     for images in stream[:20]:
-        whole.observe(images)
         first.observe(images)
     second.load_state_dict(first.state_dict())
-    for images in stream[20:]:
-        loss = whole.observe(images).objective
-        again = second.observe(images).objective
-    torch.testing.assert_close(again, loss, rtol=2e-2, atol=2e-2)
-    assert whole.budget == second.budget
+    one, other = first.observe(stream[20]), second.observe(stream[20])  # replayed here, eager there
+    torch.testing.assert_close(other.objective, one.objective, rtol=1e-2, atol=1e-2)
+    assert one.report == other.report
+    assert first.budget == second.budget

@@ -60,6 +60,24 @@ def test_shared_and_strided_tensors_come_back_as_values(tmp_path: Path) -> None:
     assert torch.equal(loaded["part"], base[:, 1])
 
 
+def test_names_that_look_like_paths_do_not_collide(tmp_path: Path) -> None:
+    tree = {"a.b": torch.tensor(1), "a": {"b": torch.tensor(2), "": torch.tensor(3)}, "a.": torch.tensor(4)}
+    save_tree(tmp_path / "f", tree, kind="test")
+    assert equal(load_tree(tmp_path / "f", kind="test"), tree)
+
+
+def test_the_marker_of_a_tensor_cannot_be_a_key(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"state at 'a' has the key '\$tensor', which marks tensors"):
+        save_tree(tmp_path / "f", {"a": {"$tensor": "b"}}, kind="test")
+
+
+def test_equal_trees_give_equal_files(tmp_path: Path) -> None:
+    files = [tmp_path / str(number) for number in range(8)]
+    for file in files:
+        save_tree(file, {"b": torch.zeros(3), "a": [torch.ones(2, dtype=torch.uint8), 1, "x"]}, kind="test")
+    assert len({file.read_bytes() for file in files}) == 1
+
+
 def test_numbers_that_json_finds_hard(tmp_path: Path) -> None:
     large = 2**127 + 1  # the state of a numpy generator
     save_tree(tmp_path / "f", {"large": large, "nan": math.nan, "tenth": 0.1}, kind="test")
@@ -89,8 +107,8 @@ def test_a_safetensors_file_of_others_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    header = {"format_version": str(FORMAT_VERSION + 1), "kind": "model", "tree": json.dumps({})}
-    save_file({"weight": torch.zeros(2)}, str(tmp_path / "f"), metadata=header)
+    header = {"format_version": FORMAT_VERSION + 1, "kind": "model", "tree": {}}
+    save_file({"weight": torch.zeros(2)}, str(tmp_path / "f"), metadata={"climb": json.dumps(header)})
     with pytest.raises(ClimbError, match=f"format_version {FORMAT_VERSION + 1}; this climb reads up to"):
         load_tree(tmp_path / "f", kind="model")
 

@@ -44,7 +44,6 @@ class TrainStep:
             lr=config.lr,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
-            fused=device.type == "cuda",
         )
 
     def __call__(

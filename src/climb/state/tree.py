@@ -17,6 +17,7 @@ from climb.errors import ClimbError
 from climb.state.atomic import write_atomic
 
 FORMAT_VERSION = 1
+_HEADER = "climb"
 _TENSOR = "$tensor"
 
 
@@ -24,18 +25,19 @@ def save_tree(path: Path, tree: Any, *, kind: str) -> None:
     """Write a tree of state atomically; ``kind`` says what it is (a checkpoint, a model)."""
     tensors: dict[str, torch.Tensor] = {}
     skeleton = _strip(tree, "", tensors)
-    header = {"format_version": str(FORMAT_VERSION), "kind": kind, "tree": json.dumps(skeleton)}
-    write_atomic(path, lambda temporary: save_file(tensors, str(temporary), metadata=header))
+    header = {"format_version": FORMAT_VERSION, "kind": kind, "tree": skeleton}
+    # One entry only: safetensors writes several in random order, and equal states should give equal files.
+    write_atomic(path, lambda temporary: save_file(tensors, str(temporary), metadata={_HEADER: json.dumps(header)}))
 
 
 def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu") -> Any:
     """The tree that `save_tree` wrote. A file of a newer format, or of another kind, is refused."""
     try:
         with safe_open(str(path), framework="pt", device=str(device)) as handle:
-            header = handle.metadata() or {}
+            header = json.loads((handle.metadata() or {}).get(_HEADER, "{}"))
             if header.get("kind") != kind:
                 raise ClimbError(f"{path} is not a climb {kind}: its header says {header.get('kind', 'nothing')}")
-            version = int(header["format_version"])
+            version = header["format_version"]
             if version > FORMAT_VERSION:
                 raise ClimbError(
                     f"{path} has format_version {version}; this climb reads up to {FORMAT_VERSION}: install a newer one"
@@ -43,14 +45,18 @@ def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu") -> A
             tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, FileNotFoundError) as error:
         raise ClimbError(f"cannot read {path}: {error}") from error
-    return _restore(json.loads(header["tree"]), tensors)
+    return _restore(header["tree"], tensors)
 
 
 def _strip(node: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(node, torch.Tensor):
+        while name in tensors:  # {"a.b": x, "a": {"b": y}}: both are called a.b
+            name += "'"
         tensors[name] = node.detach().contiguous().cpu().clone()
         return {_TENSOR: name}
     if isinstance(node, dict):
+        if _TENSOR in node:
+            raise TypeError(f"state at '{name}' has the key '{_TENSOR}', which marks tensors; choose another")
         return {str(key): _strip(value, f"{name}.{key}" if name else str(key), tensors) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return [_strip(value, f"{name}.{index}", tensors) for index, value in enumerate(node)]

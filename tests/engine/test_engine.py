@@ -1,0 +1,296 @@
+"""What every method promises when it observes a stream."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from climb.augment import Augment, Policy
+from climb.engine import Engine, TrainingBatch, stream_and_replay
+from climb.memory import Memory
+from climb.methods import METHODS
+from climb.objectives import SimCLR
+from climb.presets import PRESETS
+from climb.state import load_tree, save_tree
+
+Make = Callable[..., Engine]
+Draw = Callable[..., torch.Tensor]
+
+every_method = pytest.mark.parametrize("method", sorted(METHODS))
+every_preset = pytest.mark.parametrize("preset", sorted(PRESETS))
+
+
+def train(engine: Engine, images: Draw, batches: int, first_seed: int = 0) -> list[tuple[float, float]]:
+    losses = []
+    for number in range(batches):
+        seen = engine.observe(images(10, first_seed + number))
+        losses.append((seen.objective.item(), seen.alignment.item()))
+    return losses
+
+
+def recorded(engine: Engine, seed: int = 0) -> tuple[Engine, list[TrainingBatch]]:
+    """The same engine, with every training batch it makes written down."""
+    made: list[TrainingBatch] = []
+
+    def rule(stream: torch.Tensor, memory: Memory | None, replay_batch: int) -> TrainingBatch:
+        made.append(engine.parts.batch(stream, memory, replay_batch))
+        return made[-1]
+
+    return rebuilt(engine, seed=seed, parts=replace(engine.parts, batch=rule)), made
+
+
+def rebuilt(engine: Engine, *, seed: int = 0, **changes: Any) -> Engine:
+    arguments: dict[str, Any] = {"parts": engine.parts, "augment": engine.augment, "config": engine.config} | changes
+    return Engine(**arguments, seed=seed, device=engine.device, precision=engine.precision)
+
+
+def test_observe_takes_images_and_nothing_else() -> None:
+    parameters = list(inspect.signature(Engine.observe).parameters)
+    assert parameters == ["self", "images"]
+
+
+@every_preset
+@every_method
+def test_every_trainable_parameter_moves(method: str, preset: str, make_engine: Make, images: Draw) -> None:
+    engine = make_engine(method, preset)
+    rooms = {"network": engine.parts.network, "objective": engine.parts.objective, "alignment": engine.parts.alignment}
+    trained = {
+        f"{room}.{name}": parameter
+        for room, module in rooms.items()
+        if module is not None
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad
+    }
+    before = {name: parameter.detach().clone() for name, parameter in trained.items()}
+    train(engine, images, 3)
+    still = [name for name, parameter in trained.items() if torch.equal(parameter, before[name])]
+    assert not still
+    assert all(torch.isfinite(parameter).all() for parameter in trained.values())
+    assert any(name.startswith("alignment.aligner") for name in trained) == (
+        engine.parts.alignment is not None and preset != "reference"
+    )
+
+
+@every_method
+def test_the_loss_falls_on_a_fixed_set(method: str, make_engine: Make, images: Draw) -> None:
+    engine = make_engine(method, lr=0.05)
+    fixed = images(10)
+
+    def loss() -> float:
+        """Of the same views, by a copy: measuring must not train the batch norms."""
+        views = engine.augment(fixed, torch.Generator().manual_seed(1))
+        with torch.no_grad():
+            _, embeddings = deepcopy(engine.parts.network)(views.flatten(0, 1))
+        return SimCLR(0.5).loss(*embeddings.view(2, 10, -1)).item()
+
+    before = loss()
+    for _ in range(20):
+        engine.observe(fixed)
+    assert loss() < before - 0.1
+
+
+@every_preset
+@every_method
+def test_counts_the_passes_it_makes(method: str, preset: str, make_engine: Make, images: Draw) -> None:
+    engine, made = recorded(make_engine(method, preset))
+    train(engine, images, 4)
+    engine.observe(images(7))  # a short one
+    budget = engine.budget
+    assert (budget.images, budget.batches, budget.steps) == (47, 5, 15)
+    assert len(made) == 15
+    assert budget.cbp == 2 * sum(len(batch.images) for batch in made)
+    replayed = sum(len(batch.ids) for batch in made)
+    assert replayed > 0
+
+    memory, alignment = engine.parts.memory, engine.parts.alignment
+    expected = 2 * replayed if alignment is not None else 0  # both views through the teacher
+    if memory is not None and memory.space is not None:
+        if preset == "paper":
+            expected += 47 + 2 * replayed  # plain stream images, and replayed views once more after each step
+        elif preset == "reference":
+            expected += 47
+    assert budget.forward_only == expected
+
+
+def test_a_full_batch_is_counted_as_the_paper_counts(make_engine: Make, images: Draw) -> None:
+    engine, made = recorded(make_engine("climb"))
+    train(engine, images, 3)
+    before = engine.budget.cbp
+    engine.observe(images(10, 9))
+    assert engine.budget.cbp - before == 2 * 3 * (10 + 8)  # views x passes x (stream + replay)
+    assert [int(batch.is_replay.sum()) for batch in made[-3:]] == [8, 8, 8]
+    drawn = {tuple(batch.ids.tolist()) for batch in made[-3:]}
+    assert len(drawn) == 3  # every pass draws anew
+
+
+@every_preset
+@every_method
+def test_continues_bit_for_bit_from_a_file(
+    method: str, preset: str, make_engine: Make, images: Draw, tmp_path: Path
+) -> None:
+    engine = make_engine(method, preset)
+    train(engine, images, 4)
+    save_tree(tmp_path / "state", engine.state_dict(), kind="test")
+    other = make_engine(method, preset, seed=99)  # nothing of its own start may survive
+    other.load_state_dict(load_tree(tmp_path / "state", kind="test"))
+    expected, continued = train(engine, images, 4, 50), train(other, images, 4, 50)
+    assert torch.equal(torch.tensor(expected).nan_to_num(9.0), torch.tensor(continued).nan_to_num(9.0))
+    # Compared as files: weights, memory, momentum, generators and counters, to the last bit.
+    for name, state in (("a", engine), ("b", other)):
+        save_tree(tmp_path / name, state.state_dict(), kind="test")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_saved_state_does_not_follow_the_training(make_engine: Make, images: Draw, tmp_path: Path) -> None:
+    engine = make_engine()
+    train(engine, images, 2)
+    save_tree(tmp_path / "before", engine.state_dict(), kind="test")
+    train(engine, images, 2, 7)
+    save_tree(tmp_path / "after", engine.state_dict(), kind="test")
+    assert (tmp_path / "before").read_bytes() != (tmp_path / "after").read_bytes()
+
+
+@every_method
+def test_the_seed_decides_everything(method: str, make_engine: Make, images: Draw) -> None:
+    first, again, other = (train(make_engine(method, seed=seed), images, 3) for seed in (5, 5, 6))
+    assert str(first) == str(again)
+    assert str(first) != str(other)
+
+
+def test_random_numbers_drawn_elsewhere_change_nothing(make_engine: Make, images: Draw) -> None:
+    expected = train(make_engine(), images, 3)
+    torch.manual_seed(1)
+    engine = make_engine()
+    torch.rand(7)
+    assert str(train(engine, images, 3)) == str(expected)
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_nothing_depends_on_the_order_of_rows(preset: str, make_engine: Make, images: Draw) -> None:
+    # Views without chance: what is left of a difference is the order of rows.
+    calm = Policy(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0)
+    augment = Augment(calm, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+
+    def shuffled(stream: torch.Tensor, memory: Memory | None, replay_batch: int) -> TrainingBatch:
+        batch = stream_and_replay(stream, memory, replay_batch)
+        s, r = len(stream), len(batch.ids)
+        # Replay rows first and scattered among the others. Each kind keeps its own order: ids follow theirs.
+        order = torch.cat([torch.arange(s, s + r), torch.arange(s)])
+        order[r // 2 : r // 2 + s] = torch.arange(s)
+        order[r // 2 + s :] = torch.arange(s + r // 2, s + r)
+        return TrainingBatch(images=batch.images[order], is_replay=batch.is_replay[order], ids=batch.ids)
+
+    def run(rule: Any) -> tuple[Engine, list[tuple[float, float]]]:
+        engine = make_engine("climb", preset, lr=0.01)
+        engine = rebuilt(engine, parts=replace(engine.parts, batch=rule), augment=augment)
+        return engine, train(engine, images, 5)
+
+    (plain, losses), (mixed, other_losses) = run(stream_and_replay), run(shuffled)
+    assert losses[-1][1] == losses[-1][1]  # replay has started
+    torch.testing.assert_close(torch.tensor(other_losses), torch.tensor(losses), rtol=1e-3, atol=1e-3, equal_nan=True)
+    assert plain.parts.memory is not None
+    assert mixed.parts.memory is not None
+    ours, theirs = plain.parts.memory.state_dict(), mixed.parts.memory.state_dict()
+    assert torch.equal(ours["held"], theirs["held"])
+    torch.testing.assert_close(theirs["values"], ours["values"], rtol=1e-2, atol=1e-2)
+
+
+def test_the_memory_never_exceeds_its_bound(make_engine: Make, images: Draw) -> None:
+    for method in METHODS:
+        engine = make_engine(method)
+        memory = engine.parts.memory
+        for number in range(12):
+            engine.observe(images(10, number))
+            assert memory is None or not memory.bounded or len(memory) <= memory.capacity
+
+
+def test_stream_images_are_inserted_after_the_passes_over_them(make_engine: Make, images: Draw) -> None:
+    engine, made = recorded(make_engine("er-fifo"))
+    engine.observe(images(10))
+    assert all(len(batch.ids) == 0 for batch in made)
+    engine.observe(images(10, 1))
+    assert all(batch.ids.max() < 10 for batch in made[3:])
+
+
+# -- embedding ---------------------------------------------------------------------------------------------------------
+
+
+def statistics(engine: Engine) -> dict[str, torch.Tensor]:
+    return {name: buffer.clone() for name, buffer in engine.parts.network.named_buffers()}
+
+
+@pytest.mark.parametrize(("preset", "touched"), [("paper", False), ("default", False), ("reference", True)])
+def test_embed_leaves_running_statistics_alone_except_in_train_mode(
+    preset: str, touched: bool, make_engine: Make, images: Draw
+) -> None:
+    engine = make_engine("climb", preset)
+    train(engine, images, 2)
+    before, counted = statistics(engine), engine.budget.forward_only
+    embeddings = engine.embed(images(10, 5))
+    after = statistics(engine)
+    assert any(not torch.equal(before[name], after[name]) for name in before) == touched
+    assert embeddings.shape == (10, engine.parts.network.embedding_dim)
+    assert not embeddings.requires_grad
+    assert engine.budget.forward_only == counted + 10
+    assert engine.parts.network.training
+    alone = engine.embed(images(10, 5)[:2])
+    # Eval mode: an image is embedded the same way whatever comes with it.
+    assert torch.allclose(alone, embeddings[:2], atol=1e-4) != touched
+
+
+def test_refreshing_with_the_updated_encoder_leaves_running_statistics_alone(make_engine: Make, images: Draw) -> None:
+    """The paper's second forward is the only difference between these two, and must not train the network."""
+    views, updated = (make_engine("climb", "paper", refresh_mode=mode) for mode in ("views", "updated"))
+    for engine in (views, updated):
+        train(engine, images, 1)
+        engine.observe(images(10, 1))  # the first batch with replay: the draws are still the same
+    # Compared after one pass's worth of difference in the centroids only: the networks saw the same batches.
+    ours, theirs = statistics(views), statistics(updated)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_the_teacher_follows_per_step_or_per_batch(make_engine: Make, images: Draw) -> None:
+    for preset, averages in (("default", 3), ("paper", 1)):
+        engine = make_engine("climb", preset, ema_decay=0.0 if averages == 1 else 0.5)
+        alignment = engine.parts.alignment
+        assert alignment is not None
+        seen: list[torch.Tensor] = []
+        after_step, weight = alignment.after_step, next(engine.parts.network.parameters())
+        start = weight.detach().clone()
+
+        def watch(student: torch.nn.Module, after_step: Any = after_step, weight: Any = weight) -> None:
+            after_step(student)
+            seen.append(weight.detach().clone())  # noqa: B023
+
+        alignment.after_step = watch  # type: ignore[method-assign]
+        engine.observe(images(10))
+        teacher = next(alignment.teacher.parameters())  # type: ignore[union-attr]
+        if averages == 1:
+            assert torch.equal(teacher, seen[-1])
+        else:
+            torch.testing.assert_close(teacher, start / 8 + seen[0] / 8 + seen[1] / 4 + seen[2] / 2)
+
+
+def test_a_single_image_can_be_observed(make_engine: Make, images: Draw) -> None:
+    for preset in ("paper", "default"):
+        engine = make_engine("climb", preset)
+        train(engine, images, 2)
+        assert torch.isfinite(engine.observe(images(1, 9)).objective)
+
+
+@pytest.mark.xfail(raises=ValueError, strict=True, reason="train-mode batch norm refuses one image")
+def test_the_reference_observes_a_single_image(make_engine: Make, images: Draw) -> None:
+    make_engine("climb", "reference").observe(images(1))
+
+
+@pytest.mark.xfail(raises=ValueError, strict=True, reason="pruning re-encodes centroids of one image in train mode")
+def test_the_reference_prunes(make_engine: Make, images: Draw) -> None:
+    engine = make_engine("climb", "reference")
+    assert sum(engine.observe(images(10, number)).report.pruned for number in range(60)) > 0

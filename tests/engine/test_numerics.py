@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from climb.engine import resolve_device, resolve_precision
+from climb.engine.numerics import numerics, resolve_engine
+from climb.errors import InputError
+
+CPU = torch.device("cpu")
+
+
+def test_auto_takes_what_is_there() -> None:
+    expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    assert resolve_device("auto").type == expected
+    assert resolve_precision("auto", CPU) == "float32"
+    assert resolve_engine("auto", CPU) == "eager"
+
+
+@pytest.mark.parametrize("name", ["gpu", "", "cpu:x", "cuda:-1"])
+def test_names_that_are_no_device(name: str) -> None:
+    with pytest.raises(InputError, match=f"unknown device '{name}'. Allowed: auto, cpu, cuda, cuda:N, mps"):
+        resolve_device(name)
+
+
+def test_devices_that_torch_has_but_climb_has_not() -> None:
+    with pytest.raises(InputError, match="device 'meta' is not supported. Allowed: auto, cpu"):
+        resolve_device("meta")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is present")
+def test_a_missing_gpu_says_what_to_type() -> None:
+    with pytest.raises(InputError, match="torch sees no CUDA device; type --device cpu"):
+        resolve_device("cuda")
+
+
+def test_precisions_and_engines_the_device_has_not() -> None:
+    with pytest.raises(InputError, match="tf32 exists on CUDA devices only"):
+        resolve_precision("tf32", CPU)
+    with pytest.raises(InputError, match="unknown precision 'half'"):
+        resolve_precision("half", CPU)
+    with pytest.raises(InputError, match="captured engine needs a CUDA device"):
+        resolve_engine("captured", CPU)
+    with pytest.raises(InputError, match="unknown engine 'fast'"):
+        resolve_engine("fast", CPU)
+
+
+def test_bf16_reaches_products_and_only_inside() -> None:
+    a = torch.rand(4, 4)
+    with numerics(CPU, "bf16"):
+        assert (a @ a).dtype == torch.bfloat16
+    assert (a @ a).dtype == torch.float32
+    with numerics(CPU, "float32"):
+        assert (a @ a).dtype == torch.float32

@@ -1,0 +1,113 @@
+"""One gradient step: what the optimiser holds, what the step returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from climb.engine import Engine, Parts
+from climb.engine.step import TrainStep, frozen_statistics, trainable
+from climb.errors import ClimbError
+from climb.methods import METHODS
+from climb.nets import Encoded
+from climb.objectives import Objective
+
+Make = Callable[..., Engine]
+
+
+def step_of(engine: Engine, parts: Parts | None = None) -> TrainStep:
+    return TrainStep(
+        parts or engine.parts,
+        engine.augment,
+        engine.config,
+        generator=torch.Generator().manual_seed(0),
+        precision="float32",
+        device=engine.device,
+    )
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_trainable_parameter_is_in_the_optimiser_once(method: str, make_engine: Make) -> None:
+    engine = make_engine(method)
+    parts = engine.parts
+    held = [id(p) for group in step_of(engine).optimizer.param_groups for p in group["params"]]
+    modules = [module for module in (parts.network, parts.objective, parts.alignment) if module is not None]
+    expected = [id(p) for module in modules for p in module.parameters() if p.requires_grad]
+    assert sorted(held) == sorted(expected)
+    assert len(set(held)) == len(held)
+    teacher = parts.alignment.teacher if parts.alignment is not None else None
+    if teacher is not None:
+        assert not {id(p) for p in teacher.parameters()} & set(held)
+        assert not any(p.requires_grad for p in teacher.parameters())
+
+
+def test_the_optimiser_is_sgd_with_decay_on_everything(make_engine: Make) -> None:
+    (group,) = step_of(make_engine(lr=0.07)).optimizer.param_groups
+    assert (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"]) == (0.07, 0.9, 1e-4, False)
+
+
+class Sharing(Objective):
+    """An objective that trains a part of the network as its own."""
+
+    def __init__(self, shared: nn.Module) -> None:
+        super().__init__()
+        self.shared = shared
+
+    def forward(self, encoded: Encoded) -> torch.Tensor:
+        return encoded.embeddings.mean()
+
+
+def test_a_parameter_of_two_parts_is_refused(make_engine: Make) -> None:
+    parts = make_engine().parts
+    shared = replace(parts, objective=Sharing(parts.network.projector))
+    with pytest.raises(ClimbError, match=r"parameter objective\.shared\.\S+ belongs to two parts"):
+        trainable(shared)
+
+
+def test_weight_zero_takes_alignment_out_of_the_network(make_engine: Make) -> None:
+    images = torch.randint(0, 256, (12, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    weights = []
+    for weight in (0.0, 1.0):
+        engine = make_engine(alignment_weight=weight)
+        step_of(engine)(images, torch.arange(6), torch.arange(6, 12))
+        weights.append(next(engine.parts.network.parameters()).detach())
+    plain = make_engine("er-fifo")
+    step_of(plain)(images, torch.arange(6), torch.arange(6, 12))
+    torch.testing.assert_close(weights[0], next(plain.parts.network.parameters()).detach())
+    assert not torch.allclose(weights[1], weights[0])
+
+
+def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
+    images = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    engine = make_engine()
+    network = engine.parts.network
+    views = engine.augment(images, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = network(views.flatten(0, 1))[1].view(2, 5, -1).mean(0)
+    engine = make_engine()
+    stream_rows, replay_rows = torch.tensor([1, 4]), torch.tensor([3, 0, 2])
+    _, alignment, streamed, replayed = step_of(engine)(images, stream_rows, replay_rows)
+    torch.testing.assert_close(streamed, expected[stream_rows])
+    torch.testing.assert_close(replayed, expected[replay_rows])
+    assert torch.isfinite(alignment)
+
+
+def test_without_replay_there_is_no_alignment_to_report(make_engine: Make) -> None:
+    images = torch.zeros(4, 3, 16, 16, dtype=torch.uint8)
+    none = torch.zeros(0, dtype=torch.int64)
+    objective, alignment, streamed, replayed = step_of(make_engine())(images, torch.arange(4), none)
+    assert torch.isfinite(objective)
+    assert torch.isnan(alignment)
+    assert (len(streamed), len(replayed)) == (4, 0)
+
+
+def test_frozen_statistics_gives_every_norm_its_mode_back_after_an_error() -> None:
+    network = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2).eval())
+    with pytest.raises(ZeroDivisionError), frozen_statistics(network):
+        assert not network[0].training
+        _ = 1 / 0
+    assert [norm.training for norm in network] == [True, False]
