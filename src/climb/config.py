@@ -25,6 +25,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -242,10 +243,13 @@ def check_learner(config: LearnerConfig) -> None:
             f"replay_batch must be at most half of capacity: {config.replay_batch} > {memory.capacity} / 2; "
             "replay a smaller batch or store more images"
         )
-    if config.lr <= 0:
-        raise InputError(f"lr must be above 0; given {config.lr}")
-    if config.alignment_weight < 0:
-        raise InputError(f"alignment_weight must be at least 0; given {config.alignment_weight}")
+    # Written so that nan, which is neither above nor below anything, is refused too.
+    if not 0 < config.lr < math.inf:
+        raise InputError(f"lr must be above 0 and finite; given {config.lr}")
+    if not 0 < config.temperature < math.inf:
+        raise InputError(f"temperature must be above 0 and finite; given {config.temperature}")
+    if not 0 <= config.alignment_weight < math.inf:
+        raise InputError(f"alignment_weight must be at least 0 and finite; given {config.alignment_weight}")
     if not 0 <= config.ema_decay <= 1:
         raise InputError(f"ema_decay must be in 0..1; given {config.ema_decay}")
     if config.image_size < 8:

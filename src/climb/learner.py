@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from climb.augment import Augment, simclr
-from climb.config import LearnerConfig, MemoryConfig, check_learner
+from climb.config import LearnerConfig, MemoryConfig, check_learner, from_dict, to_dict
 from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
 from climb.engine.numerics import numerics
 from climb.engine.step import frozen_statistics
@@ -108,9 +108,9 @@ class Climb:
         """Learn from uint8 images (n, H, W, 3) or (n, 3, H, W), any n; ``y`` is ignored."""
         images = as_images(X)
         if not hasattr(self, "engine_"):
-            self._start(self.image_size or _square_side(images))
+            self._start(self._configured(self.image_size or _square_side(images)))
         images = _resized(images, self.engine_.config.image_size)
-        for batch in torch.split(images, self.stream_batch):
+        for batch in torch.split(images, self.engine_.config.stream_batch):
             self.engine_.observe(batch)
         return self
 
@@ -135,9 +135,10 @@ class Climb:
     @property
     def encoder_(self) -> nn.Module:
         """The network that gives the features: the preset's choice of student or teacher."""
-        parts = self._fitted().parts
+        engine = self._fitted()
+        parts = engine.parts
         teacher = parts.alignment.teacher if parts.alignment is not None else None
-        network = teacher if NETWORK[self.preset] == "teacher" and teacher is not None else parts.network
+        network = teacher if NETWORK[engine.config.preset] == "teacher" and teacher is not None else parts.network
         encoder: nn.Module = network.encoder  # type: ignore[assignment]
         return encoder
 
@@ -184,25 +185,24 @@ class Climb:
         return model
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"params": self.get_params(), "engine": None, "image_size": None}
+        state: dict[str, Any] = {"params": self.get_params(), "engine": None, "config": None}
         if hasattr(self, "engine_"):
-            state.update(engine=self.engine_.state_dict(), image_size=self.engine_.config.image_size)
-            state["backbone"] = self.engine_.config.backbone
+            # Its own configuration: the parameters may have been set to other values since.
+            state.update(engine=self.engine_.state_dict(), config=to_dict(self.engine_.config))
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["params"])  # type: ignore[misc]
         if state["engine"] is not None:
-            self._start(state["image_size"], state["backbone"])
+            self._start(from_dict(LearnerConfig, state["config"]))
             self.engine_.load_state_dict(state["engine"])
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _start(self, image_size: int, backbone: str | None = None) -> None:
-        device = resolve_device(self.device)
-        backbone = backbone or self.backbone
+    def _configured(self, image_size: int) -> LearnerConfig:
+        backbone = self.backbone
         if backbone == "auto":
-            backbone = "micro" if device.type == "cpu" else "resnet18"
+            backbone = "micro" if resolve_device(self.device).type == "cpu" else "resnet18"
         config = apply_preset(
             LearnerConfig(
                 method=self.method,
@@ -219,6 +219,10 @@ class Climb:
             config = replace(config, lr=self.lr)
         if self.alignment_weight is not None:
             config = replace(config, alignment_weight=self.alignment_weight)
+        return config
+
+    def _start(self, config: LearnerConfig) -> None:
+        device = resolve_device(self.device)
         self.engine_ = build_engine(
             config,
             mean=IMAGENET_MEAN,
@@ -243,7 +247,10 @@ def as_images(X: Images) -> torch.Tensor:
         raise InputError(f"images must have shape (n, H, W, 3) or (n, 3, H, W); given {shape}")
     if images.dtype != torch.uint8:
         raise InputError(f"images must be uint8, values 0 to 255; given {images.dtype}")
-    return images if images.shape[1] == 3 else images.permute(0, 3, 1, 2).contiguous()
+    if len(images) == 0:
+        raise InputError(f"no image was given: the shape is {tuple(images.shape)}")
+    # One layout in memory: convolutions of another one add up in another order, and give other last bits.
+    return (images if images.shape[1] == 3 else images.permute(0, 3, 1, 2)).contiguous()
 
 
 def _square_side(images: torch.Tensor) -> int:

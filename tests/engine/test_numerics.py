@@ -24,7 +24,7 @@ def test_names_that_are_no_device(name: str) -> None:
 
 
 def test_devices_that_torch_has_but_climb_has_not() -> None:
-    with pytest.raises(InputError, match="device 'meta' is not supported. Allowed: auto, cpu"):
+    with pytest.raises(InputError, match=r"device 'meta' is not supported\. Allowed: auto, cpu"):
         resolve_device("meta")
 
 

@@ -107,7 +107,12 @@ def test_without_replay_there_is_no_alignment_to_report(make_engine: Make) -> No
 
 def test_frozen_statistics_gives_every_norm_its_mode_back_after_an_error() -> None:
     network = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2).eval())
-    with pytest.raises(ZeroDivisionError), frozen_statistics(network):
-        assert not network[0].training
-        _ = 1 / 0
+
+    def fail_inside() -> None:
+        with frozen_statistics(network):
+            assert not network[0].training
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
     assert [norm.training for norm in network] == [True, False]

@@ -36,9 +36,7 @@ def test_equals_the_definition_on_a_small_batch(temperature: float) -> None:
 
 def test_gradient_agrees_with_finite_differences() -> None:
     generator = torch.Generator().manual_seed(0)
-    first, second = (
-        torch.randn(4, 5, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2)
-    )
+    first, second = (torch.randn(4, 5, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
     assert torch.autograd.gradcheck(SimCLR(0.5).loss, (first, second))
 
 

@@ -40,7 +40,7 @@ tensors = st.sampled_from(
     ]
 )
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | tensors
-trees = st.recursive(leaves, lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3))
+trees = st.recursive(leaves, lambda node: st.lists(node, max_size=3) | st.dictionaries(st.text(), node, max_size=3))
 
 
 @given(tree=trees)

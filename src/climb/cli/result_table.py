@@ -14,7 +14,7 @@ ACCURACIES = (
     ("continual_accuracy_upto", "CA up-to", "the same, probe trained on the classes seen so far"),
     ("continual_accuracy_all", "CA all", "mean over time, all tasks"),
     ("forgetting", "forgetting", "negative: old tasks improved"),
-    ("knn_accuracy", "kNN", "k = 50"),
+    ("knn_accuracy", "kNN", "k = 50, or all if fewer"),
     ("ridge_accuracy", "ridge", "alpha = 1"),
 )
 

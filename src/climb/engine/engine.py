@@ -15,6 +15,7 @@ from climb.engine.captured import Captured, Function
 from climb.engine.numerics import EngineKind, Precision
 from climb.engine.parts import Parts
 from climb.engine.step import TrainStep, frozen_statistics
+from climb.errors import InputError
 from climb.memory import InsertReport
 from climb.seeds import torch_generator
 
@@ -82,11 +83,13 @@ class Engine:
 
     def observe(self, images: torch.Tensor) -> Observation:
         """Learn from one stream mini-batch of uint8 images (n, 3, H, W)."""
+        if len(images) == 0:
+            raise InputError("a stream mini-batch needs at least one image; none was given")
         parts, memory = self.parts, self.parts.memory
         stream = images.to(self.device)
         report = InsertReport()
         if memory is not None and memory.inserts == "before":
-            report = memory.insert(stream, self.embed(stream) if memory.space else None, embed=self.embed)
+            report = memory.insert(stream, self._embed_stream(stream) if memory.space else None, embed=self.embed)
         for _ in range(self.config.passes):
             batch = parts.batch(stream, memory, self.config.replay_batch)
             stream_rows = (~batch.is_replay).nonzero().flatten().to(self.device, non_blocking=True)
@@ -99,7 +102,7 @@ class Engine:
             parts.alignment.after_batch(parts.network)
         if memory is not None and memory.inserts == "after":
             if memory.space is not None and self.config.embed_mode != "views":
-                streamed = self.embed(stream)
+                streamed = self._embed_stream(stream)
             report = memory.insert(stream, streamed if memory.space else None, embed=self.embed)
         self.budget.images += len(images)
         self.budget.batches += 1
@@ -107,17 +110,22 @@ class Engine:
         return Observation(objective=objective.clone(), alignment=alignment.clone(), report=report)
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
-        """Embeddings (n, d) of plain uint8 images, without gradient, in the space the memory asks for; counted."""
+        """Embeddings (n, d) of plain uint8 images in eval mode, in the space the memory asks for; counted."""
         self.budget.forward_only += len(images)
         return self._embed(images.to(self.device))[0]
 
     @torch.no_grad()
     def _embed_plain(self, images: torch.Tensor) -> tuple[torch.Tensor]:
-        inputs = self.augment.plain(images)
-        if self.config.embed_mode == "train":
-            return (self._eager_step.forward(inputs),)
         with frozen_statistics(self.parts.network):
-            return (self._eager_step.forward(inputs),)
+            return (self._eager_step.forward(self.augment.plain(images)),)
+
+    @torch.no_grad()
+    def _embed_stream(self, stream: torch.Tensor) -> torch.Tensor:
+        """Embeddings of a stream mini-batch by a forward of its own, in the mode that the configuration asks for."""
+        if self.config.embed_mode != "train" or len(stream) == 1:  # one image has no batch statistics
+            return self.embed(stream)
+        self.budget.forward_only += len(stream)
+        return self._eager_step.forward(self.augment.plain(stream))
 
     def _count(self, batch: TrainingBatch) -> None:
         self.budget.steps += 1

@@ -114,10 +114,14 @@ class TrainStep:
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Continue with the saved momentum."""
         for name, parameter in self.parameters.items():
-            self.optimizer.state[parameter].clear()
-            if name in state:
-                buffer = torch.empty_like(parameter)  # same memory format as the parameter
-                self.optimizer.state[parameter]["momentum_buffer"] = buffer.copy_(state[name])
+            held = self.optimizer.state[parameter]
+            if name not in state:
+                held.clear()
+            elif held.get("momentum_buffer") is not None:
+                held["momentum_buffer"].copy_(state[name])  # in place: a captured step knows its address
+            else:
+                # empty_like keeps the parameter's memory format.
+                held["momentum_buffer"] = torch.empty_like(parameter).copy_(state[name])
 
 
 def trainable(parts: Parts) -> dict[str, nn.Parameter]:

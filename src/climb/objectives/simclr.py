@@ -14,7 +14,7 @@ class SimCLR(Objective):
 
     >>> loss = SimCLR(temperature=0.5).loss(torch.eye(2), torch.eye(2))
     >>> round(loss.item(), 4)  # log(1 + 2 exp(-2)): one positive, two orthogonal negatives
-    0.2396
+    0.2395
     """
 
     def __init__(self, temperature: float = 0.5) -> None:

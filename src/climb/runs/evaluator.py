@@ -22,6 +22,9 @@ from climb.evaluation import (
 from climb.nets import Network
 from climb.streams import Stream
 
+NEIGHBOURS = 50
+"""k of the k-nearest-neighbour probe; all of them where there are fewer training images."""
+
 
 class Evaluator:
     """Probes the student, its teacher or both. Never changes a network or anyone's random numbers."""
@@ -70,7 +73,7 @@ class Evaluator:
         )
         found: dict[str, float] = {}
         if self._config.knn:
-            found["knn_accuracy"] = knn_accuracy(*arguments)
+            found["knn_accuracy"] = knn_accuracy(*arguments, k=min(NEIGHBOURS, len(rows)))
         if self._config.ridge:
             found["ridge_accuracy"] = ridge_accuracy(*arguments)
         return found

@@ -25,26 +25,30 @@ class RunFolder:
         self.model_path = self.path / "model.safetensors"
         self.journal = Journal(self.path / "journal.jsonl")
 
-    def claim(self, config: RunConfig, execution: Execution, versions: dict[str, str]) -> None:
-        """Make the folder this configuration's own, or find that it already is."""
-        identity = config.config_hash()
+    def check(self, config: RunConfig) -> None:
+        """Refuse a folder that holds something else than this configuration's run. Writes nothing."""
         if self.config_path.exists():
             found = json.loads(self.config_path.read_text(encoding="utf-8"))
-            if found.get("config_hash") != identity:
+            if found.get("config_hash") != config.config_hash():
                 different = ", ".join(_differences(found.get("config", {}), to_dict(config))) or "its format"
                 raise InputError(
                     f"{self.path} holds another run ({different}); "
                     "give another --out, or delete the folder to start over"
                 )
-            return
-        if self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and any(self.path.iterdir()):
             raise InputError(f"{self.path} is not empty and holds no run; give another --out")
+
+    def claim(self, config: RunConfig, execution: Execution, versions: dict[str, str]) -> None:
+        """Make the folder this configuration's own, or find that it already is."""
+        self.check(config)
+        if self.config_path.exists():
+            return
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(
             self.config_path,
             {
                 "format_version": FORMAT_VERSION,
-                "config_hash": identity,
+                "config_hash": config.config_hash(),
                 "config": to_dict(config),
                 "execution": to_dict(execution),
                 "versions": versions,

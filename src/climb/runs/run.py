@@ -41,9 +41,13 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[st
     """
     device = resolve_device(execution.device)
     folder = RunFolder(out)
-    folder.claim(config, execution, versions(device))
+    folder.check(config)
     finished = folder.result()
-    return finished if finished is not None else Run(config, execution, folder, device).execute()
+    if finished is not None:
+        return finished
+    run = Run(config, execution, folder, device)
+    folder.claim(config, execution, versions(device))  # not before: a run that cannot start leaves no folder behind
+    return run.execute()
 
 
 class Run:

@@ -1,0 +1,138 @@
+"""`climb run` on a folder of images, start to end, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from climb.engine import Engine, Observation
+from climb.errors import ClimbError
+from climb.runs import Journal
+
+Climb = Callable[..., Any]
+
+
+def test_trains_evaluates_and_prints_a_table(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
+    command = ["run", "folder", "--data", tree, *small, "--seed", "4", "--knn", "--ridge", "--out", tmp_path / "run"]
+    said = climb(*command)
+    assert said.code == 0
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["dataset"], result["tasks"], result["seed"]) == ("folder", 2, 4)
+    assert "climb (default) on folder, 2 tasks, seed 4" in said.out
+    for text in ("random encoder", "FA", "CA", "forgetting", "kNN", "ridge", "promotions", str(tmp_path / "run")):
+        assert text in said.out
+    assert f"{result['final_accuracy']:.2f}" in said.out
+    assert f"{result['cbp']:,} backward passes" in said.out
+    assert "\r" not in said.err  # no live line where nobody looks
+    again = climb(*command)
+    assert (again.code, again.out) == (0, said.out)
+    other = climb(*command, "--lr", "0.1")
+    assert other.code == 2
+    assert "holds another run (learner.lr: 0.3 there, 0.1 given)" in other.err
+
+
+def test_options_reach_the_configuration(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
+    said = climb(
+        "run", "folder", "--data", tree, *small, "--method", "cla-e", "--preset", "paper", "--passes", "1",
+        "--lr", "0.02", "--alignment-weight", "0.25", "--scenario", "iid", "--evaluate", "both",
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert said.code == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    learner = config["learner"]
+    assert (learner["method"], learner["preset"], learner["passes"]) == ("cla-e", "paper", 1)
+    assert (learner["lr"], learner["alignment_weight"], learner["ema_period"]) == (0.02, 0.25, "batch")
+    assert (learner["backbone"], learner["image_size"], learner["replay_batch"]) == ("micro", 16, 8)
+    assert learner["memory"]["capacity"] == 60
+    assert (config["stream"]["kind"], config["stream"]["tasks"]) == ("iid", 2)
+    assert config["evaluation"]["network"] == "both"
+    assert "student" in said.out
+    assert "teacher" in said.out
+
+
+def test_a_preset_brings_the_rates_of_its_image_size(
+    climb: Climb, tree: Path, small: list[str], tmp_path: Path
+) -> None:
+    assert climb("run", "folder", "--data", tree, *small, "--preset", "paper", "--out", tmp_path / "run").code == 0
+    learner = json.loads((tmp_path / "run" / "config.json").read_text())["config"]["learner"]
+    assert (learner["lr"], learner["alignment_weight"]) == (0.3, 2.0)
+
+
+def test_the_folder_is_named_after_the_run(climb: Climb, tree: Path, small: list[str]) -> None:
+    assert climb("run", "folder", "--data", tree, *small, "--preset", "paper", "--seed", "7").code == 0
+    assert Path("runs/folder-paper-7/result.json").exists()
+
+
+def test_a_scenario_of_another_run_is_replayed(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert climb("run", "folder", "--data", tree, *small, "--out", first).code == 0
+    said = climb("run", "folder", "--data", tree, *small, "--manifest", first / "scenario.json", "--out", second)
+    assert said.code == 0
+    ours, theirs = (json.loads((path / "result.json").read_text()) for path in (first, second))
+    assert ours["accuracy_matrix"] == theirs["accuracy_matrix"]
+
+
+def test_a_failure_while_working_exits_with_one(
+    climb: Climb, tree: Path, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Engine, images: torch.Tensor) -> Observation:
+        raise ClimbError("the disk is full")
+
+    monkeypatch.setattr(Engine, "observe", fails)
+    said = climb("run", "folder", "--data", tree, *small, "--out", tmp_path / "run")
+    assert (said.code, said.err.splitlines()[-1]) == (1, "climb: the disk is full")
+
+
+def test_a_signal_exits_with_130_and_the_same_command_continues(
+    climb: Climb, tree: Path, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe = Engine.observe
+
+    def signalled(self: Engine, images: torch.Tensor) -> Observation:
+        os.kill(os.getpid(), signal.SIGINT)
+        return observe(self, images)
+
+    command = ["run", "folder", "--data", tree, *small, "--out", tmp_path / "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "observe", signalled)
+        said = climb(*command)
+    assert said.code == 130
+    assert "interrupted; the same command continues" in said.err
+    assert climb(*command).code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_real_process_stopped_from_outside(number: int, climb: Climb, tmp_path: Path) -> None:
+    """On a stream long enough that the signal arrives in its midst."""
+    options = ["--image-size", "16", "--replay-batch", "16", "--device", "cpu", "--checkpoint-seconds", "0"]
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "climb", "run", "demo", *options, "--out", str(stopped)], env=environment
+    )
+    deadline = time.monotonic() + 120
+    while not any(line["batch"] >= 21 for line in Journal(stopped / "journal.jsonl").read()):
+        assert time.monotonic() < deadline, "the run did not reach mini-batch 21"
+        assert process.poll() is None, "the run ended before it could be stopped"
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert process.wait(timeout=120) == (130 if number == signal.SIGTERM else -number)
+    assert not (stopped / "result.json").exists()
+    for folder in (stopped, whole):
+        assert climb("run", "demo", *options, "--out", folder).code == 0
+    ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in (stopped, whole))
+    del ours["seconds"], theirs["seconds"]
+    assert ours == theirs
+    assert (stopped / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (stopped / "journal.jsonl").read_text() == (whole / "journal.jsonl").read_text()

@@ -1,0 +1,108 @@
+"""The other verbs, and the ways to start the command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import climb as package
+from climb.cli import main
+from climb.datasets import names
+from climb.presets import PRESETS
+from climb.recipes import RECIPES
+
+Climb = Callable[..., Any]
+
+
+def test_recipes_lists_every_one(climb: Climb) -> None:
+    said = climb("recipes")
+    assert said.code == 0
+    for name in RECIPES:
+        assert f" {name} " in said.out
+    assert "|".join(PRESETS) in said.out
+
+
+def test_data_lists_every_dataset_and_the_cache(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = climb("data")
+    assert said.code == 0
+    for name in names():
+        assert f" {name} " in said.out
+    assert f"cache: {os.environ['CLIMB_CACHE']}" in said.out
+    assert "$CLIMB_DATA: (not set)" in said.out
+    monkeypatch.setenv("CLIMB_DATA", "/my/data")
+    assert "$CLIMB_DATA: /my/data" in climb("data").out
+
+
+def test_doctor_trains_and_says_with_what(climb: Climb) -> None:
+    said = climb("doctor", "--device", "cpu")
+    assert said.code == 0
+    assert package.__version__ in said.out
+    assert torch.__version__ in said.out
+    assert "works" in said.out
+    assert f"{os.environ['CLIMB_CACHE']} (writable)" in said.out
+
+
+def test_doctor_refuses_a_device_that_is_none(climb: Climb) -> None:
+    said = climb("doctor", "--device", "gpu")
+    assert said.code == 2
+    assert "unknown device 'gpu'" in said.err
+
+
+@pytest.mark.parametrize("verb", [[], ["run"], ["recipes"], ["data"], ["doctor"]])
+def test_help(verb: list[str], climb: Climb) -> None:
+    said = climb(*verb, "--help")
+    assert said.code == 0
+    assert "usage: climb" in said.out
+    assert not said.err
+
+
+def test_main_exits_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["climb", "run", "nothing-like-it"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    with pytest.raises(SystemExit) as left:
+        main(["data"])
+    assert left.value.code == 0
+
+
+BARE = """
+import importlib.metadata, runpy, sys
+
+def nothing(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+
+found = importlib.metadata.distribution
+importlib.metadata.distribution = lambda name: nothing(name) if name.startswith("climb") else found(name)
+sys.argv = ["climb", *sys.argv[1:]]
+import climb
+print(climb.__file__)
+runpy.run_module("climb", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_runs_from_a_bare_checkout_without_metadata(tmp_path: Path) -> None:
+    source = Path(package.__file__).parent
+    shutil.copytree(source, tmp_path / "src" / "climb", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+
+    def start(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    done = start("-m", "climb", "recipes")
+    assert done.returncode == 0, done.stderr
+    assert "cifar100-20" in done.stdout
+    done = start("-c", BARE, "doctor", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path / "src" / "climb" / "__init__.py"))
+    assert "works" in done.stdout

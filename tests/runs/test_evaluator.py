@@ -1,0 +1,64 @@
+"""Evaluation looks on: it changes no network, no memory and nobody's random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from climb.config import Execution, RunConfig
+from climb.runs import RunFolder
+from climb.runs.run import Run
+from climb.state import save_tree
+
+Make = Callable[..., RunConfig]
+
+
+def start(config: RunConfig, tmp_path: Path) -> Run:
+    """A run that has learned from a few mini-batches."""
+    run = Run(config, Execution(device="cpu"), RunFolder(tmp_path / "run"), torch.device("cpu"))
+    for batch in list(run.stream.batches(10))[:4]:
+        run.engine.observe(run.data.train.images[batch.indices])
+    return run
+
+
+@pytest.mark.parametrize("preset", ["paper", "default", "reference"])
+def test_probing_leaves_everything_as_it_was(make_config: Make, preset: str, tmp_path: Path) -> None:
+    run = start(make_config(preset=preset, evaluation={"network": "both", "knn": True, "ridge": True}), tmp_path)
+    drawn = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index, union-attr]  # noqa: NPY002
+    save_tree(tmp_path / "before", run.engine.state_dict(), kind="test")
+    rows = run.evaluator.rows(run.engine, after=0)
+    found = run.evaluator.final_probes(run.engine)
+    save_tree(tmp_path / "after", run.engine.state_dict(), kind="test")
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+    assert torch.equal(torch.get_rng_state(), drawn[0])
+    assert np.array_equal(np.random.get_state()[1], drawn[1])  # type: ignore[index]  # noqa: NPY002
+    assert run.engine.parts.network.training
+    assert list(rows) == ["student", "teacher"]
+    assert set(found) == {"knn_accuracy", "ridge_accuracy"}
+
+
+def test_the_same_features_get_the_same_answer(make_config: Make, tmp_path: Path) -> None:
+    run = start(make_config(), tmp_path)
+    assert run.evaluator.rows(run.engine, after=1) == run.evaluator.rows(run.engine, after=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "wanted", "probed"),
+    [
+        ("climb", "student", ["student"]),
+        ("climb", "teacher", ["teacher"]),
+        ("climb", "both", ["student", "teacher"]),
+        ("er-fifo", "teacher", ["student"]),
+        ("er-fifo", "both", ["student"]),
+    ],
+)
+def test_which_networks_are_probed(
+    method: str, wanted: str, probed: list[str], make_config: Make, tmp_path: Path
+) -> None:
+    run = start(make_config(learner={"method": method}, evaluation={"network": wanted}), tmp_path)
+    assert list(run.evaluator.networks(run.engine)) == probed
+    assert run.evaluator.final_probes(run.engine) == {}

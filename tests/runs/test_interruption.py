@@ -1,0 +1,234 @@
+"""A run stopped anywhere, by anything, and started again is the run that was never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from climb.config import Execution, RunConfig, to_dict
+from climb.engine import Engine, Observation
+from climb.runs import Interrupted, Journal, RunFolder, execute
+from climb.runs.interrupt import stop_on_signal
+
+Make = Callable[..., RunConfig]
+CPU = Execution(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("unstopped")
+
+
+@pytest.fixture
+def unstopped(shelf: Path, make_config: Make) -> Callable[[str], Path]:
+    """The folder of the run that nobody stopped, under a preset; computed once."""
+
+    def folder(preset: str) -> Path:
+        execute(make_config(preset=preset, evaluation={"network": "both"}), CPU, shelf / preset)
+        return shelf / preset
+
+    return folder
+
+
+def signal_after(monkeypatch: pytest.MonkeyPatch, number: int, batch: int) -> None:
+    """Have a real signal arrive while mini-batch ``batch``, counted from here, is learned from."""
+    observe, seen = Engine.observe, Counter[str]()
+
+    def watched(self: Engine, images: torch.Tensor) -> Observation:
+        seen["batches"] += 1
+        if seen["batches"] == batch:
+            os.kill(os.getpid(), number)
+        return observe(self, images)
+
+    monkeypatch.setattr(Engine, "observe", watched)
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    ours, theirs = (json.loads((path / "result.json").read_text()) for path in (folder, expected))
+    for result in (ours, theirs):
+        del result["seconds"]
+    assert ours == theirs
+    assert (folder / "model.safetensors").read_bytes() == (expected / "model.safetensors").read_bytes()
+    assert Journal(folder / "journal.jsonl").read() == Journal(expected / "journal.jsonl").read()
+    assert not (folder / "checkpoint").exists()
+
+
+def no_line_twice(folder: Path) -> bool:
+    lines = Journal(folder / "journal.jsonl").read()
+    return max(Counter((line["batch"], line["event"], line.get("network")) for line in lines).values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "batch", "preset"),
+    [
+        (signal.SIGTERM, 1, "default"),
+        (signal.SIGINT, 5, "paper"),  # inside a task
+        (signal.SIGTERM, 7, "default"),  # the last of a task: its evaluation is kept
+        (signal.SIGTERM, 14, "default"),  # the last of all
+    ],
+)
+def test_a_signal_stops_at_a_mini_batch_and_the_same_call_continues(
+    number: int,
+    batch: int,
+    preset: str,
+    make_config: Make,
+    unstopped: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = unstopped(preset)
+    config, folder = make_config(preset=preset, evaluation={"network": "both"}), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        signal_after(patch, number, batch)
+        with pytest.raises(Interrupted):
+            execute(config, CPU, folder)
+    state = RunFolder(folder).load_checkpoint()
+    assert state is not None
+    assert state["done"] == batch
+    assert RunFolder(folder).result() is None
+    execute(config, CPU, folder)
+    assert no_line_twice(folder)
+    assert_same_run(folder, expected)
+
+
+def test_stopped_again_and_again(
+    make_config: Make, unstopped: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(evaluation={"network": "both"})
+    stops = 0
+    while True:
+        with monkeypatch.context() as patch:
+            signal_after(patch, signal.SIGTERM, 4)  # four mini-batches a sitting
+            try:
+                execute(config, CPU, tmp_path / "run")
+                break
+            except Interrupted:
+                stops += 1
+    assert stops == 3
+    assert_same_run(tmp_path / "run", unstopped("default"))
+
+
+KILLED = """
+import json, os, signal, sys
+from climb.config import Execution, RunConfig, from_dict
+from climb.engine import Engine
+from climb.runs import execute
+
+observe, seen = Engine.observe, []
+
+def watched(self, images):
+    seen.append(1)
+    if len(seen) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return observe(self, images)
+
+Engine.observe = watched
+config = from_dict(RunConfig, json.loads(sys.argv[1]))
+execute(config, Execution(device="cpu", checkpoint_seconds=float(sys.argv[4])), sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(("batch", "checkpoint_seconds", "done"), [(10, 0.0, 9), (3, 60.0, None)])
+def test_a_killed_process_continues_from_its_last_checkpoint(
+    batch: int,
+    checkpoint_seconds: float,
+    done: int | None,
+    make_config: Make,
+    unstopped: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    expected = unstopped("default")
+    config, folder = make_config(evaluation={"network": "both"}), tmp_path / "run"
+    arguments = [json.dumps(to_dict(config)), str(folder), str(batch), str(checkpoint_seconds)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    state = RunFolder(folder).load_checkpoint()
+    assert (None if state is None else state["done"]) == done
+    # What a crash in the middle of a write looks like.
+    with open(folder / "journal.jsonl", "a") as journal:
+        journal.write('{"batch": 99, "event": "train", "obj')
+    execute(config, CPU, folder)
+    assert no_line_twice(folder)
+    assert_same_run(folder, expected)
+
+
+def test_a_failure_between_checkpoints_costs_only_what_came_after(
+    make_config: Make, unstopped: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Journal lines past the checkpoint are cut, then written again."""
+    config, folder = make_config(evaluation={"network": "both"}), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        signal_after(patch, signal.SIGTERM, 3)
+        with pytest.raises(Interrupted):
+            execute(config, CPU, folder)
+    observe, seen = Engine.observe, Counter[str]()
+
+    def fails(self: Engine, images: torch.Tensor) -> Observation:
+        seen["batches"] += 1
+        if seen["batches"] == 9:
+            raise MemoryError("the machine is full")
+        return observe(self, images)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "observe", fails)
+        with pytest.raises(MemoryError):
+            execute(config, CPU, folder)
+    assert max(line["batch"] for line in Journal(folder / "journal.jsonl").read()) == 11
+    execute(config, CPU, folder)
+    assert_same_run(folder, unstopped("default"))
+
+
+def test_seconds_add_up_over_sittings(make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, folder = make_config(), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        signal_after(patch, signal.SIGTERM, 10)
+        with pytest.raises(Interrupted):
+            execute(config, CPU, folder)
+    state = RunFolder(folder).load_checkpoint()
+    assert state is not None
+    first: dict[str, Any] = state["seconds"]
+    total = execute(config, CPU, folder)["seconds"]
+    assert total["train"] > first["train"] > 0
+    assert total["total"] > first["total"] > 0
+
+
+# -- the request -----------------------------------------------------------------------------------------------------
+
+
+def test_the_second_signal_does_not_wait() -> None:
+    def ask_twice() -> None:
+        with stop_on_signal() as stop:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.asked
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        ask_twice()
+
+
+def test_handlers_are_given_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with stop_on_signal() as stop:
+        assert not stop.asked
+        assert signal.getsignal(signal.SIGTERM) != before[1]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_run_outside_the_main_thread_leaves_signals_alone(make_config: Make, tmp_path: Path) -> None:
+    found: list[dict[str, Any]] = []
+    worker = threading.Thread(target=lambda: found.append(execute(make_config(), CPU, tmp_path / "run")))
+    worker.start()
+    worker.join()
+    assert found[0]["gradient_steps"] == 42

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from climb.runs import Journal
+
+
+def test_lines_are_json_and_come_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    assert journal.read() == []
+    journal.write(0, "floor", student=25.0)
+    journal.write(3, "train", objective=1.5, alignment=math.nan, threshold=math.inf)
+    lines = [json.loads(text) for text in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert lines == journal.read()
+    assert journal.read("train") == [
+        {"batch": 3, "event": "train", "objective": 1.5, "alignment": None, "threshold": None}
+    ]
+
+
+def test_cutting_drops_later_lines_and_half_a_line(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    for batch in (0, 5, 5, 10):
+        journal.write(batch, "train")
+    with open(journal.path, "a") as handle:
+        handle.write('{"batch": 4, "ev')
+    journal.cut(5)
+    assert [line["batch"] for line in journal.read()] == [0, 5, 5]
+    journal.write(6, "train")
+    assert [line["batch"] for line in journal.read()] == [0, 5, 5, 6]
+    journal.cut(-1)
+    assert journal.path.read_text() == ""
+
+
+def test_cutting_a_journal_that_is_not_there(tmp_path: Path) -> None:
+    Journal(tmp_path / "journal.jsonl").cut(3)
+    assert not (tmp_path / "journal.jsonl").exists()

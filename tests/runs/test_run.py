@@ -1,0 +1,254 @@
+"""A run, from its configuration to its files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from climb.config import Execution, RunConfig
+from climb.errors import ClimbError, InputError
+from climb.runs import Journal, RunFolder, execute
+from climb.state import load_tree
+
+Make = Callable[..., RunConfig]
+CPU = Execution(device="cpu")
+
+KEYS = {
+    "final_accuracy",
+    "continual_accuracy",
+    "continual_accuracy_upto",
+    "continual_accuracy_all",
+    "forgetting",
+    "random_encoder_accuracy",
+    "accuracy_matrix",
+    "cbp",
+    "forward_only_images",
+    "stored_images",
+    "memory_bytes",
+    "seconds",
+    "method",
+    "preset",
+    "evaluated",
+    "seed",
+    "config_hash",
+    "versions",
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Filled by the first test that asks; later ones copy it."""
+    return tmp_path_factory.mktemp("finished") / "run"
+
+
+@pytest.fixture
+def done(finished: Path, make_config: Make, tmp_path: Path) -> Path:
+    execute(make_config(), CPU, finished)
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def without_time(result: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if key != "seconds"}
+
+
+def test_the_files_of_a_finished_run(done: Path, make_config: Make) -> None:
+    names = {path.name for path in done.iterdir()}
+    assert names == {
+        "config.json", "journal.jsonl", "result.json", "scenario.json",
+        "model.safetensors", "accuracy.png", "memory.png",
+    }  # fmt: skip
+    for name in ("accuracy.png", "memory.png"):
+        with Image.open(done / name) as picture:
+            assert min(picture.size) > 300
+    written = json.loads((done / "config.json").read_text())
+    assert written["config_hash"] == make_config().config_hash()
+    assert written["config"]["learner"]["memory"]["capacity"] == 40
+    assert written["execution"]["device"] == "cpu"
+    assert {"climb", "torch", "python", "numpy"} <= set(written["versions"])
+
+
+def test_the_result(done: Path, make_config: Make) -> None:
+    result = json.loads((done / "result.json").read_text())
+    assert set(result) >= KEYS
+    assert set(result["seconds"]) == {"train", "evaluate", "total"}
+    assert result["seconds"]["total"] >= result["seconds"]["train"] > 0
+    assert (result["method"], result["preset"], result["evaluated"], result["seed"]) == (
+        "climb",
+        "default",
+        "teacher",
+        0,
+    )
+    matrix = result["accuracy_matrix"]
+    assert [len(row) for row in matrix] == [2, 2]
+    assert result["final_accuracy"] == pytest.approx(sum(matrix[1]) / 2)
+    assert result["continual_accuracy"] == pytest.approx((matrix[0][0] + sum(matrix[1]) / 2) / 2)
+    assert result["forgetting"] == pytest.approx(matrix[0][0] - matrix[1][0])
+    # 4 classes x 40 images, a tenth held out: 72 a task, 7 mini-batches of 10 each, 3 passes.
+    assert result["gradient_steps"] == 2 * 7 * 3
+    assert 2 * 42 * 10 < result["cbp"] <= 2 * 42 * 18
+    assert 0 < result["stored_images"] <= 40
+    assert result["memory_bytes"] >= result["stored_images"] * 3 * 16 * 16
+    assert result["config_hash"] == make_config().config_hash()
+
+
+def test_the_model_is_the_evaluated_encoder(done: Path) -> None:
+    model = load_tree(done / "model.safetensors", kind="encoder")
+    assert (model["backbone"], model["image_size"], model["evaluated"]) == ("micro", 16, "teacher")
+    assert len(model["mean"]) == len(model["std"]) == 3
+    assert all(not name.startswith(("encoder.", "projector.")) for name in model["encoder"])
+
+
+def test_journal_lines_carry_their_batch_in_order(done: Path) -> None:
+    lines = Journal(done / "journal.jsonl").read()
+    batches = [line["batch"] for line in lines]
+    assert batches == sorted(batches)
+    assert {line["event"] for line in lines} == {"floor", "train", "evaluation"}
+    assert [line["batch"] for line in lines if line["event"] == "evaluation"] == [7, 14]
+    train = [line for line in lines if line["event"] == "train"]
+    assert [line["batch"] for line in train] == [1, 7, 11, 14]
+    assert train[0]["alignment"] is None  # no replay yet
+    assert {"objective", "stored", "stm_images", "ltm_images", "threshold", "promoted", "pruned"} <= set(train[-1])
+
+
+def test_a_finished_run_is_not_computed_again(done: Path, make_config: Make) -> None:
+    marked = json.loads((done / "result.json").read_text()) | {"mark": 1}
+    (done / "result.json").write_text(json.dumps(marked))
+    before = {path.name: path.stat().st_mtime_ns for path in done.iterdir()}
+    assert execute(make_config(), CPU, done)["mark"] == 1
+    assert {path.name: path.stat().st_mtime_ns for path in done.iterdir()} == before
+
+
+def test_another_configuration_is_refused_with_the_difference(done: Path, make_config: Make) -> None:
+    other = make_config(seed=3, learner={"lr": 0.05})
+    with pytest.raises(InputError, match=r"seed: 0 there, 3 given, learner\.lr: 0\.3 there, 0\.05 given"):
+        execute(other, CPU, done)
+
+
+def test_device_and_checkpoints_are_no_part_of_the_identity(done: Path, make_config: Make) -> None:
+    execution = Execution(device="cpu", precision="float32", checkpoint_seconds=1.0, keep=True)
+    assert execute(make_config(), execution, done)["final_accuracy"] >= 0
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path, make_config: Make) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="is not empty and holds no run; give another --out"):
+        execute(make_config(), CPU, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stream": {"tasks": 5}}, "4 classes cannot be cut into 5 tasks; use 1 to 4 tasks"),
+        ({"stream": {"kind": "regulra"}}, "did you mean 'regular'"),
+        ({"learner": {"method": "clim"}}, "unknown method 'clim'; did you mean 'climb'"),
+        ({"learner": {"backbone": "resnet19"}}, "unknown backbone 'resnet19'; did you mean 'resnet18'"),
+        ({"learner": {"image_size": 32}}, "has images of 16 px, the learner expects 32 px"),
+        ({"learner": {"replay_batch": 30}}, "replay_batch must be at most half of capacity: 30 > 40 / 2"),
+        ({"data": {"dataset": "cifra10"}}, "unknown dataset 'cifra10'; did you mean 'cifar10'"),
+        ({"data": {"options": {"clases": 3}}}, "unknown option of dataset 'synthetic' 'clases'"),
+    ],
+)
+def test_what_cannot_run_leaves_no_folder_behind(
+    tmp_path: Path, make_config: Make, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        execute(make_config(**changes), CPU, tmp_path / "run")
+    # The corrected command must find the folder free.
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(
+    done: Path, tmp_path: Path, make_config: Make
+) -> None:
+    result = execute(make_config(), CPU, tmp_path / "again")
+    other = execute(make_config(seed=1), CPU, tmp_path / "other")
+    assert without_time(result) == without_time(json.loads((done / "result.json").read_text()))
+    weights = (done / "model.safetensors").read_bytes()
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights
+    assert load_first(tmp_path / "other") != load_first(done)
+    assert other["config_hash"] != result["config_hash"]
+    assert (tmp_path / "again" / "journal.jsonl").read_text() == (done / "journal.jsonl").read_text()
+
+
+def load_first(folder: Path) -> list[float]:
+    encoder = load_tree(folder / "model.safetensors", kind="encoder")["encoder"]
+    values: list[float] = next(iter(encoder.values())).flatten().tolist()
+    return values
+
+
+def test_probing_never_changes_training(done: Path, tmp_path: Path, make_config: Make) -> None:
+    both = make_config(evaluation={"network": "both", "epochs": 2, "knn": True, "ridge": True})
+    student = make_config(evaluation={"network": "student"})
+    more = execute(both, CPU, tmp_path / "both")
+    execute(student, CPU, tmp_path / "student")
+    files = {name: tmp_path / name / "model.safetensors" for name in ("both", "student")}
+    first, second = (load_tree(file, kind="encoder")["encoder"] for file in files.values())
+    assert all(first[name].equal(second[name]) for name in first)  # the student, probed by all means or few
+    losses = [
+        [line["objective"] for line in Journal(folder / "journal.jsonl").read("train")]
+        for folder in (done, tmp_path / "both", tmp_path / "student")
+    ]
+    assert losses[0] == losses[1] == losses[2]
+    assert more["evaluated"] == "student"
+    assert more["other"]["evaluated"] == "teacher"
+    shared = {"final_accuracy", "continual_accuracy", "forgetting", "accuracy_matrix", "random_encoder_accuracy"}
+    assert shared <= set(more["other"])
+    assert 0 <= more["knn_accuracy"] <= 100
+    assert 0 <= more["ridge_accuracy"] <= 100
+
+
+@pytest.mark.parametrize("method", ["cla-e", "er-fifo"])
+def test_methods_without_centroids_or_teacher(tmp_path: Path, make_config: Make, method: str) -> None:
+    result = execute(make_config(learner={"method": method}), CPU, tmp_path / "run")
+    assert result["evaluated"] == ("teacher" if method == "cla-e" else "student")
+    assert result["stored_images"] == 40
+    assert not (tmp_path / "run" / "memory.png").exists()
+
+
+@pytest.mark.parametrize("kind", ["irregular", "blurred", "iid"])
+def test_other_scenarios(tmp_path: Path, make_config: Make, kind: str) -> None:
+    options = {"irregular": {"cap": 3}, "blurred": {"blur": 10}, "iid": {}}[kind]
+    result = execute(make_config(stream={"kind": kind, "options": options}), CPU, tmp_path / "run")
+    assert result["tasks"] == 2
+    assert json.loads((tmp_path / "run" / "scenario.json").read_text())["kind"] == kind
+
+
+def test_a_saved_scenario_can_be_replayed(done: Path, tmp_path: Path, make_config: Make) -> None:
+    manifest = json.loads((done / "scenario.json").read_text())
+    result = execute(make_config(stream={"manifest": manifest}), CPU, tmp_path / "replayed")
+    assert result["accuracy_matrix"] == json.loads((done / "result.json").read_text())["accuracy_matrix"]
+
+
+def test_one_task_has_nothing_to_forget(tmp_path: Path, make_config: Make) -> None:
+    result = execute(make_config(stream={"tasks": 1}), CPU, tmp_path / "run")
+    assert result["forgetting"] is None
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["forgetting"] is None
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("climb", "embeddings with NaN or infinity: training has diverged; lower the learning rate"),
+        ("er-fifo", r"the loss became nan at mini-batch \d+: training diverged; lower --lr"),
+    ],
+)
+def test_divergence_stops_the_run_and_says_so(tmp_path: Path, make_config: Make, method: str, message: str) -> None:
+    with pytest.raises(ClimbError, match=message):
+        execute(make_config(learner={"lr": 1e30, "method": method}), CPU, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").result() is None
+
+
+def test_the_checkpoint_stays_when_asked_to(tmp_path: Path, make_config: Make) -> None:
+    execution = Execution(device="cpu", checkpoint_seconds=0.0, keep=True)
+    execute(make_config(), execution, tmp_path / "run")
+    state = RunFolder(tmp_path / "run").load_checkpoint()
+    assert state is not None
+    assert state["done"] == 13  # the last one before the end

@@ -1,0 +1,52 @@
+"""The surface: which names there are, and what importing them costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import climb
+import climb.memory
+
+
+def test_the_public_names() -> None:
+    assert climb.__all__ == ["Climb", "ClimbError", "InputError", "__version__"]
+    assert climb.memory.__all__ == [
+        "CentroidMemory",
+        "FifoMemory",
+        "InsertReport",
+        "Memory",
+        "ReferenceMemory",
+        "ReplayBatch",
+        "ReservoirMemory",
+        "Tier",
+        "check_memory",
+    ]
+    for module in (climb, climb.memory):
+        assert all(hasattr(module, name) for name in module.__all__)
+
+
+def test_errors_are_value_errors_where_the_input_is_at_fault() -> None:
+    assert issubclass(climb.InputError, ValueError)
+    assert issubclass(climb.InputError, climb.ClimbError)
+    assert not issubclass(climb.ClimbError, ValueError)
+
+
+def test_importing_brings_no_library_that_only_commands_need() -> None:
+    code = (
+        "import sys, torch; before = set(sys.modules); import climb; new = set(sys.modules) - before;"
+        "print(sorted({'matplotlib', 'tyro', 'rich', 'PIL', 'scipy', 'sklearn', 'kornia'} & new))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_importing_costs_little_beyond_torch() -> None:
+    code = "import time, torch, numpy; t = time.perf_counter(); import climb; print(time.perf_counter() - t)"
+    seconds = []
+    for _ in range(5):  # a busy machine may be slow once, not five times
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds.append(float(found.stdout))
+        if seconds[-1] <= 0.3:
+            return
+    raise AssertionError(f"import climb took {min(seconds):.2f} s beyond torch; 0.3 s is allowed")

@@ -1,0 +1,335 @@
+"""`Climb`, the estimator: scikit-learn's habits, any images, and no surprise after saving."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from climb import Climb
+from climb.config import LearnerConfig
+from climb.engine import Engine
+from climb.errors import ClimbError, InputError
+from climb.learner import as_images
+from climb.memory import CentroidMemory
+from climb.methods import METHODS
+
+SMALL: dict[str, Any] = {"capacity": 60, "backbone": "micro", "replay_batch": 8, "device": "cpu"}
+
+
+def images(n: int, seed: int = 0, side: int = 16) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+
+
+def learned(n: int = 40, **changes: Any) -> Climb:
+    return Climb(**{**SMALL, **changes}).partial_fit(images(n))
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+
+def test_the_constructor_is_the_documented_one() -> None:
+    defaults = {name: p.default for name, p in inspect.signature(Climb).parameters.items()}
+    assert defaults == {
+        "method": "climb",
+        "preset": "default",
+        "capacity": 2500,
+        "backbone": "auto",
+        "image_size": None,
+        "stream_batch": 10,
+        "replay_batch": 128,
+        "passes": 3,
+        "lr": None,
+        "alignment_weight": None,
+        "seed": 0,
+        "device": "auto",
+    }
+
+
+def test_the_constructor_only_stores_its_arguments() -> None:
+    given = {name: object() for name in inspect.signature(Climb).parameters}
+    model = Climb(**given)  # type: ignore[arg-type]
+    assert vars(model) == given
+    assert model.get_params() == given
+
+
+def test_parameters_can_be_read_set_and_cloned() -> None:
+    model = learned(seed=3)
+    assert model.set_params(lr=0.05, passes=1) is model
+    copy = clone(model)
+    assert (
+        copy.get_params() == model.get_params() == {**Climb(**SMALL).get_params(), "seed": 3, "lr": 0.05, "passes": 1}
+    )
+    assert not hasattr(copy, "engine_")
+    assert repr(Climb(capacity=60, method="cla-e")) == "Climb(method='cla-e', capacity=60)"
+    with pytest.raises(InputError, match="unknown parameter 'learning_rate' of Climb"):
+        model.set_params(learning_rate=1)
+
+
+def test_arguments_reach_the_engine() -> None:
+    model = learned(method="cla-e", preset="paper", stream_batch=5, passes=2, lr=0.07, alignment_weight=0.9, seed=4)
+    config = model.engine_.config
+    assert isinstance(config, LearnerConfig)
+    assert (config.method, config.preset, config.stream_batch, config.passes) == ("cla-e", "paper", 5, 2)
+    assert (config.lr, config.alignment_weight, config.ema_period) == (0.07, 0.9, "batch")
+    assert model.engine_.budget.batches == 8
+    assert model.engine_.budget.steps == 16
+
+
+@pytest.mark.parametrize(("capacity", "long_term", "short_term"), [(60, 1, 2), (500, 12, 20), (2500, 60, 100)])
+def test_centroids_scale_with_capacity(capacity: int, long_term: int, short_term: int) -> None:
+    memory = learned(10, capacity=capacity).memory_
+    assert isinstance(memory, CentroidMemory)
+    assert memory.capacity == capacity
+    assert memory.state_dict()["values"].shape[0] == long_term + short_term
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda x: x,
+        lambda x: np.ascontiguousarray(x.transpose(0, 3, 1, 2)),
+        lambda x: x.transpose(0, 3, 1, 2),  # a view
+        lambda x: torch.from_numpy(x),
+        lambda x: torch.from_numpy(x).permute(0, 3, 1, 2),
+    ],
+    ids=["numpy HWC", "numpy CHW", "numpy view", "torch HWC", "torch CHW"],
+)
+def test_every_layout_gives_the_same_model(given: Callable[[Any], Any]) -> None:
+    batch = images(25)
+    expected = Climb(**SMALL).partial_fit(batch).transform(batch)
+    assert np.array_equal(Climb(**SMALL).partial_fit(given(batch)).transform(given(batch)), expected)
+
+
+@pytest.mark.parametrize("n", [1, 3, 10, 11, 25])
+def test_any_number_of_images(n: int) -> None:
+    model = Climb(**SMALL)
+    assert model.partial_fit(images(n)) is model
+    assert model.engine_.budget.images == n
+    assert model.engine_.budget.batches == -(-n // 10)
+    features = model.transform(images(n))
+    assert features.shape == (n, 128)
+    assert features.dtype == np.float32
+    assert np.isfinite(features).all()
+
+
+def test_no_image_at_all_is_refused() -> None:
+    for act in (Climb(**SMALL).partial_fit, learned().transform):
+        with pytest.raises(InputError, match=r"no image was given: the shape is \(0, 16, 16, 3\)"):
+            act(images(0))
+
+
+def test_labels_are_ignored() -> None:
+    batch = images(20)
+    with_labels = Climb(**SMALL).partial_fit(batch, np.arange(20)).transform(batch)
+    assert np.array_equal(with_labels, Climb(**SMALL).partial_fit(batch, y="nonsense").transform(batch))
+
+
+def test_no_label_reaches_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    observe, given = Engine.observe, []
+
+    def watched(self: Engine, *arguments: Any, **named: Any) -> Any:
+        given.append((len(arguments), named, arguments[0].dtype))
+        return observe(self, *arguments, **named)
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    Climb(**SMALL).partial_fit(images(20), np.arange(20))
+    assert given == [(1, {}, torch.uint8)] * 2
+
+
+def test_the_callers_images_are_left_as_they_were() -> None:
+    batch = images(20)
+    kept = batch.copy()
+    Climb(**SMALL).partial_fit(batch).transform(batch)
+    assert np.array_equal(batch, kept)
+
+
+def test_many_calls_are_one_stream() -> None:
+    batch = images(40)
+    model = Climb(**SMALL)
+    for part in np.split(batch, 4):
+        model.partial_fit(part)
+    assert np.array_equal(model.transform(batch), learned(40).transform(batch))
+
+
+def test_other_sizes_are_resized() -> None:
+    model = Climb(**SMALL, image_size=16).partial_fit(images(10, side=24))
+    assert model.transform(images(4, side=40)).shape == (4, 128)
+    assert model.engine_.config.image_size == 16
+    wide = np.zeros((5, 20, 30, 3), dtype=np.uint8)
+    assert model.partial_fit(wide).transform(wide).shape == (5, 128)
+    plain = torch.full((1, 3, 40, 40), 200, dtype=torch.uint8)
+    same = torch.full((1, 3, 16, 16), 200, dtype=torch.uint8)
+    assert np.array_equal(model.transform(plain), model.transform(same))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.zeros((4, 16, 16, 3), dtype=np.float32), "images must be uint8, values 0 to 255; given torch.float32"),
+        (torch.zeros(4, 3, 16, 16), "images must be uint8"),
+        (np.zeros((4, 16, 16), dtype=np.uint8), r"shape \(n, H, W, 3\) or \(n, 3, H, W\); given \(4, 16, 16\)"),
+        (np.zeros((4, 1, 16, 16), dtype=np.uint8), r"given \(4, 1, 16, 16\)"),
+        ([[1, 2], [3, 4]], "given list"),
+        ("images/", "given str"),
+        (np.zeros((4, 16, 20, 3), dtype=np.uint8), "images of 16 x 20 pixels are not square; give image_size"),
+    ],
+)
+def test_images_that_cannot_be_used(given: Any, message: str) -> None:
+    model = Climb(**SMALL)
+    with pytest.raises(InputError, match=message):
+        model.partial_fit(given)
+    assert not hasattr(model, "engine_")
+
+
+def test_an_ambiguous_shape_is_read_with_channels_first() -> None:
+    both = np.random.default_rng(0).integers(0, 256, (2, 3, 9, 3), dtype=np.uint8)
+    assert torch.equal(as_images(both), torch.from_numpy(both))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "clim"}, "unknown method 'clim'; did you mean 'climb'"),
+        ({"preset": "papper"}, "unknown preset 'papper'; did you mean 'paper'"),
+        ({"backbone": "resnet19"}, "unknown backbone 'resnet19'; did you mean 'resnet18'"),
+        ({"device": "gpu"}, "unknown device 'gpu'. Allowed"),
+        ({"replay_batch": 31}, "replay_batch must be at most half of capacity: 31 > 60 / 2"),
+        ({"passes": 0}, "passes must be at least 1; given 0"),
+        ({"stream_batch": 0}, "stream_batch must be at least 1; given 0"),
+        ({"lr": -1.0}, "lr must be above 0"),
+        ({"capacity": 20, "replay_batch": 8}, "stm_centroids and ltm_centroids must be at least 1"),
+    ],
+)
+def test_arguments_that_cannot_be_used(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        learned(**changes)
+
+
+def test_asking_before_learning() -> None:
+    model = Climb()
+    for ask in (lambda: model.transform(images(2)), lambda: model.memory_, lambda: model.encoder_):
+        with pytest.raises(InputError, match=r"has not learned yet; call partial_fit\(images\) first"):
+            ask()
+
+
+# -- features ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_transform_is_in_eval_mode_and_changes_nothing(preset: str) -> None:
+    model = learned(preset=preset)
+    batch = images(20, 7)
+    before = {name: value.clone() for name, value in model.encoder_.state_dict().items()}
+    together = model.transform(batch)
+    alone = np.concatenate([model.transform(batch[i : i + 1]) for i in range(20)])
+    np.testing.assert_allclose(alone, together, rtol=1e-3, atol=1e-4)
+    assert all(torch.equal(value, before[name]) for name, value in model.encoder_.state_dict().items())
+    assert model.encoder_.training
+
+
+def test_the_preset_chooses_student_or_teacher() -> None:
+    model = learned()
+    alignment = model.engine_.parts.alignment
+    assert alignment is not None
+    assert model.encoder_ is alignment.teacher.encoder  # type: ignore[union-attr]
+    assert learned(method="er-fifo").encoder_ is not None
+    model = learned(preset="paper")
+    assert model.encoder_ is model.engine_.parts.network.encoder
+
+
+def test_fit_transform_learns_then_transforms() -> None:
+    batch = images(20)
+    assert np.array_equal(Climb(**SMALL).fit_transform(batch), Climb(**SMALL).partial_fit(batch).transform(batch))
+
+
+def test_features_depend_on_the_seed_and_nothing_else() -> None:
+    batch = images(20)
+    first = Climb(**SMALL, seed=1).fit_transform(batch)
+    torch.manual_seed(99)
+    assert np.array_equal(Climb(**SMALL, seed=1).fit_transform(batch), first)
+    assert not np.array_equal(Climb(**SMALL, seed=2).fit_transform(batch), first)
+
+
+# -- keeping -----------------------------------------------------------------------------------------------------------
+
+
+def saved(model: Climb, path: Path) -> Climb:
+    model.save(path / "model.safetensors")
+    return Climb.load(path / "model.safetensors", device="cpu")
+
+
+def pickled(model: Climb, path: Path) -> Climb:
+    copy: Climb = pickle.loads(pickle.dumps(model))
+    return copy
+
+
+@pytest.mark.parametrize("keep", [saved, pickled])
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_continues_bit_for_bit(keep: Callable[[Climb, Path], Climb], method: str, tmp_path: Path) -> None:
+    model = learned(40, method=method)
+    copy = keep(model, tmp_path)
+    assert copy.get_params() == model.get_params()
+    probe = images(8, 5)
+    assert np.array_equal(copy.transform(probe), model.transform(probe))
+    for other in (model, copy):
+        other.partial_fit(images(30, 6))
+    assert np.array_equal(copy.transform(probe), model.transform(probe))
+    assert copy.engine_.budget == model.engine_.budget
+    assert copy.memory_ is not None
+    assert model.memory_ is not None
+    ours, theirs = (m.sample(8) for m in (copy.memory_, model.memory_))
+    assert ours is not None
+    assert theirs is not None
+    assert torch.equal(ours.images, theirs.images)
+
+
+@pytest.mark.parametrize("keep", [saved, pickled])
+def test_parameters_set_after_learning_do_not_spoil_a_copy(
+    keep: Callable[[Climb, Path], Climb], tmp_path: Path
+) -> None:
+    """They are for a model that has not learned yet; what was learned stays what it is."""
+    model = learned(40)
+    expected = model.transform(images(8, 5))
+    model.set_params(capacity=500, preset="paper", passes=1, backbone="resnet18")
+    assert np.array_equal(model.transform(images(8, 5)), expected)
+    copy = keep(model, tmp_path)
+    assert copy.get_params() == model.get_params()
+    assert np.array_equal(copy.transform(images(8, 5)), expected)
+    for other in (model, copy):
+        other.partial_fit(images(10, 6))
+    assert np.array_equal(copy.transform(images(8, 5)), model.transform(images(8, 5)))
+    assert copy.memory_ is not None
+    assert copy.memory_.capacity == 60
+
+
+@pytest.mark.parametrize("keep", [saved, pickled])
+def test_a_model_that_has_not_learned_can_be_kept(keep: Callable[[Climb, Path], Climb], tmp_path: Path) -> None:
+    copy = keep(Climb(**SMALL, seed=3), tmp_path)
+    assert copy.get_params() == Climb(**SMALL, seed=3).get_params()
+    assert not hasattr(copy, "engine_")
+
+
+def test_a_model_of_resized_images_keeps_their_size(tmp_path: Path) -> None:
+    model = Climb(**SMALL).partial_fit(images(10, side=20))
+    copy = saved(model, tmp_path)
+    assert copy.image_size is None
+    assert copy.engine_.config.image_size == 20
+
+
+def test_files_that_are_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ClimbError, match="cannot read"):
+        Climb.load(tmp_path / "nothing")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ClimbError, match="cannot read"):
+        Climb.load(tmp_path / "text")

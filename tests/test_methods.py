@@ -1,0 +1,82 @@
+"""Named methods: which parts each one picks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from climb.alignment import EmaTeacher
+from climb.config import LearnerConfig, MemoryConfig
+from climb.engine import Parts, stream_and_replay
+from climb.errors import InputError
+from climb.memory import CentroidMemory, FifoMemory, Memory, ReferenceMemory, ReservoirMemory
+from climb.methods import METHODS, Workshop, build_parts
+from climb.nets import build_network
+from climb.objectives import SimCLR
+
+CONFIG = LearnerConfig(
+    backbone="micro",
+    image_size=16,
+    temperature=0.3,
+    ema_decay=0.9,
+    ema_period="batch",
+    memory=MemoryConfig(capacity=60, stm_centroids=12, ltm_centroids=4, images_per_centroid=6, window=33),
+)
+
+
+def parts_of(config: LearnerConfig, seed: int = 0) -> Parts:
+    network = build_network("micro", 16, generator=torch.Generator().manual_seed(0))
+    return build_parts(Workshop(config=config, network=network, seed=seed, device=torch.device("cpu")))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_is_described_and_fills_the_sockets(name: str) -> None:
+    assert METHODS[name].__doc__
+    parts = parts_of(replace(CONFIG, method=name))
+    assert parts.memory is None or isinstance(parts.memory, Memory)
+    assert parts.memory is None or parts.memory.capacity == 60
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "aligned"),
+    [
+        ("climb", CentroidMemory, True),
+        ("cla-e", FifoMemory, True),
+        ("er-fifo", FifoMemory, False),
+        ("er-reservoir", ReservoirMemory, False),
+    ],
+)
+def test_the_parts_of(name: str, memory: type, aligned: bool) -> None:
+    parts = parts_of(replace(CONFIG, method=name))
+    assert type(parts.memory) is memory
+    assert parts.batch is stream_and_replay
+    assert isinstance(parts.objective, SimCLR)
+    assert parts.objective.temperature == 0.3
+    assert isinstance(parts.alignment, EmaTeacher) == aligned
+    if isinstance(parts.alignment, EmaTeacher):
+        assert (parts.alignment.decay, parts.alignment.period) == (0.9, "batch")
+        assert any(p.requires_grad for p in parts.alignment.parameters())
+
+
+def test_the_reference_has_the_faulty_memory_and_a_frozen_aligner() -> None:
+    parts = parts_of(replace(CONFIG, memory_faults=True, train_aligner=False))
+    assert type(parts.memory) is ReferenceMemory
+    assert parts.alignment is not None
+    assert not any(p.requires_grad for p in parts.alignment.parameters())
+
+
+def test_the_aligner_is_drawn_from_the_seed() -> None:
+    first, again, other = (parts_of(CONFIG, seed).alignment for seed in (1, 1, 2))
+    assert isinstance(first, EmaTeacher)
+    assert isinstance(again, EmaTeacher)
+    assert isinstance(other, EmaTeacher)
+    weights = [next(alignment.aligner.parameters()) for alignment in (first, again, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(InputError, match="unknown method 'cla_e'; did you mean 'cla-e'"):
+        parts_of(replace(CONFIG, method="cla_e"))
