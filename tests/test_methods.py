@@ -9,12 +9,12 @@ import torch
 
 from climb.alignment import EmaTeacher
 from climb.config import LearnerConfig, MemoryConfig
-from climb.engine import Parts, stream_and_replay
+from climb.engine import Parts, StreamAndReplay
 from climb.errors import InputError
 from climb.memory import CentroidMemory, FifoMemory, Memory, ReferenceMemory, ReservoirMemory
-from climb.methods import METHODS, Workshop, build_parts
-from climb.nets import build_network
+from climb.methods import METHODS, build_parts
 from climb.objectives import SimCLR
+from climb.workshop import Workshop
 
 CONFIG = LearnerConfig(
     backbone="micro",
@@ -27,13 +27,13 @@ CONFIG = LearnerConfig(
 
 
 def parts_of(config: LearnerConfig, seed: int = 0) -> Parts:
-    network = build_network("micro", 16, generator=torch.Generator().manual_seed(0))
-    return build_parts(Workshop(config=config, network=network, seed=seed, device=torch.device("cpu")))
+    return build_parts(Workshop(config=config, seed=seed, device=torch.device("cpu")))
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_method_is_described_and_fills_the_sockets(name: str) -> None:
-    assert METHODS[name].__doc__
+    assert METHODS[name].summary != name
+    assert METHODS[name].paper
     parts = parts_of(replace(CONFIG, method=name))
     assert parts.memory is None or isinstance(parts.memory, Memory)
     assert parts.memory is None or parts.memory.capacity == 60
@@ -51,7 +51,7 @@ def test_every_method_is_described_and_fills_the_sockets(name: str) -> None:
 def test_the_parts_of(name: str, memory: type, aligned: bool) -> None:
     parts = parts_of(replace(CONFIG, method=name))
     assert type(parts.memory) is memory
-    assert parts.batch is stream_and_replay
+    assert type(parts.batch) is StreamAndReplay
     assert isinstance(parts.objective, SimCLR)
     assert parts.objective.temperature == 0.3
     assert isinstance(parts.alignment, EmaTeacher) == aligned

@@ -20,11 +20,10 @@ from climb.engine.numerics import numerics
 from climb.engine.step import frozen_statistics
 from climb.errors import InputError
 from climb.memory import Memory
-from climb.methods import Workshop, build_parts
-from climb.nets import build_network
+from climb.methods import build_parts, choose_method
 from climb.presets import NETWORK, apply_preset
-from climb.seeds import torch_generator
 from climb.state import load_tree, save_tree
+from climb.workshop import Workshop
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -43,8 +42,7 @@ def build_engine(
 ) -> Engine:
     """The engine that a configuration describes, at its first step. ``mean`` and ``std`` normalise the images."""
     check_learner(config)
-    network = build_network(config.backbone, config.image_size, generator=torch_generator(seed, "init"))
-    parts = build_parts(Workshop(config=config, network=network, seed=seed, device=device))
+    parts = build_parts(Workshop(config=config, seed=seed, device=device))
     augment = Augment(simclr(config.image_size), mean, std, per_batch=config.augment_per_batch, device=device)
     return Engine(parts, augment, config, seed=seed, device=device, precision=precision, kind=kind)
 
@@ -205,7 +203,6 @@ class Climb:
             backbone = "micro" if resolve_device(self.device).type == "cpu" else "resnet18"
         config = apply_preset(
             LearnerConfig(
-                method=self.method,
                 backbone=backbone,
                 image_size=image_size,
                 stream_batch=self.stream_batch,
@@ -215,6 +212,7 @@ class Climb:
             ),
             self.preset,
         )
+        config = choose_method(config, self.method)
         if self.lr is not None:
             config = replace(config, lr=self.lr)
         if self.alignment_weight is not None:

@@ -2,125 +2,123 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
-
-from climb.alignment import EmaTeacher
 from climb.config import LearnerConfig
-from climb.engine import Parts, stream_and_replay
+from climb.engine import Parts, StreamAndReplay
 from climb.errors import unknown
-from climb.memory import CentroidMemory, FifoMemory, ReferenceMemory, ReservoirMemory
-from climb.nets import Network, bottleneck
-from climb.objectives import SimCLR
-from climb.seeds import torch_generator
+from climb.workshop import Workshop
+
+Build = Callable[[Workshop], Parts]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workshop:
-    """What a method builds its parts from."""
+class Method:
+    """A row of a table."""
 
-    config: LearnerConfig
-    network: Network
-    seed: int
-    device: torch.device
-
-    def centroid(self) -> CentroidMemory | ReferenceMemory:
-        """CLIMB's memory."""
-        memory = self.config.memory
-        return (ReferenceMemory if self.config.memory_faults else CentroidMemory)(
-            *self._sizes,
-            stm_centroids=memory.short_term,
-            ltm_centroids=memory.long_term,
-            images_per_centroid=memory.images_per_centroid,
-            window=memory.window,
-            novelty_percentile=memory.novelty_percentile,
-            stm_rate=memory.stm_rate,
-            ltm_accept=memory.ltm_accept,
-            prune=memory.prune,
-            seed=self.seed,
-            device=self.device,
-        )
-
-    def fifo(self) -> FifoMemory:
-        """The last N images."""
-        return FifoMemory(*self._sizes, seed=self.seed, device=self.device)
-
-    def reservoir(self) -> ReservoirMemory:
-        """A uniform sample of the stream."""
-        return ReservoirMemory(*self._sizes, seed=self.seed, device=self.device)
-
-    def simclr(self) -> SimCLR:
-        """The contrastive objective."""
-        return SimCLR(self.config.temperature)
-
-    def ema_teacher(self) -> EmaTeacher:
-        """Distillation from the averaged network."""
-        generator = torch_generator(self.seed, "init aligner")
-        return EmaTeacher(
-            self.network,
-            bottleneck(self.network.embedding_dim, self.network.bottleneck_dim, generator=generator),
-            decay=self.config.ema_decay,
-            period=self.config.ema_period,
-            train_aligner=self.config.train_aligner,
-        )
-
-    @property
-    def _sizes(self) -> tuple[int, tuple[int, int, int], int]:
-        side = self.config.image_size
-        return (self.config.memory.capacity, (3, side, side), self.network.embedding_dim)
+    name: str
+    build: Build
+    summary: str
+    """What it is, in one line."""
+    paper: str
+    """Who proposed it."""
+    lr: float | None
+    """Learning rate it starts from; None takes the preset's, which is CLIMB's."""
+    alignment_weight: float | None
+    """Weight of its alignment loss; None takes the preset's."""
 
 
-Method = Callable[[Workshop], Parts]
 METHODS: dict[str, Method] = {}
 
 
-def method(name: str) -> Callable[[Method], Method]:
-    """Register a method under a name."""
+def method(
+    name: str, *, paper: str, lr: float | None = None, alignment_weight: float | None = None
+) -> Callable[[Build], Build]:
+    """Register a method under a name; the first line of the function's docstring says what it is."""
 
-    def register(build: Method) -> Method:
-        METHODS[name] = build
+    def register(build: Build) -> Build:
+        summary = (build.__doc__ or name).strip().splitlines()[0]
+        METHODS[name] = Method(
+            name=name, build=build, summary=summary, paper=paper, lr=lr, alignment_weight=alignment_weight
+        )
         return build
 
     return register
 
 
-def build_parts(workshop: Workshop) -> Parts:
-    """The parts of the method that the configuration names."""
-    name = workshop.config.method
+def find_method(name: str) -> Method:
+    """The method called ``name``: one of ours, or one that an installed package registers.
+
+    A package registers by the entry point group ``climb.methods``, whose modules use the `method` decorator.
+    """
+    if name not in METHODS:
+        load_plugins()
     if name not in METHODS:
         raise unknown("method", name, METHODS)
-    return METHODS[name](workshop)
+    return METHODS[name]
 
 
-@method("climb")
+def load_plugins() -> None:
+    """Import what installed packages registered under ``climb.methods``."""
+    for entry in importlib.metadata.entry_points(group="climb.methods"):
+        entry.load()
+
+
+def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
+    """The configuration with another method and the rates it starts from.
+
+    >>> choose_method(LearnerConfig(), "cla-e").lr
+    0.1
+    """
+    found = find_method(name)
+    config = replace(config, method=name)
+    if found.lr is not None:
+        config = replace(config, lr=found.lr)
+    if found.alignment_weight is not None:
+        config = replace(config, alignment_weight=found.alignment_weight)
+    return config
+
+
+def build_parts(workshop: Workshop) -> Parts:
+    """The parts of the method that the configuration names."""
+    return find_method(workshop.config.method).build(workshop)
+
+
+@method("climb", paper="Lefebvre et al., 2026")
 def climb(w: Workshop) -> Parts:
-    """CLIMB: centroid memory, replay, SimCLR, distillation from an EMA teacher."""
+    """Centroid memory, replay, distillation from an EMA teacher."""
     return Parts(
         network=w.network,
         memory=w.centroid(),
-        batch=stream_and_replay,
-        objective=w.simclr(),
+        batch=StreamAndReplay(),
+        objective=w.objective(),
         alignment=w.ema_teacher(),
     )
 
 
-@method("cla-e")
+@method("cla-e", paper="Cignoni et al., 2025", lr=0.1, alignment_weight=1.0)
 def cla_e(w: Workshop) -> Parts:
-    """CLA-E (Cignoni et al., 2025): CLIMB's learner with the last N images as memory."""
+    """The last N images, replay, distillation from an EMA teacher."""
     return Parts(
-        network=w.network, memory=w.fifo(), batch=stream_and_replay, objective=w.simclr(), alignment=w.ema_teacher()
+        network=w.network,
+        memory=w.fifo(),
+        batch=StreamAndReplay(),
+        objective=w.objective(),
+        alignment=w.ema_teacher(),
     )
 
 
-@method("er-fifo")
+@method("er-fifo", paper="experience replay", lr=0.1)
 def er_fifo(w: Workshop) -> Parts:
-    """Experience replay of the last N images, no alignment."""
-    return Parts(network=w.network, memory=w.fifo(), batch=stream_and_replay, objective=w.simclr(), alignment=None)
+    """The last N images, replay, no alignment."""
+    return Parts(network=w.network, memory=w.fifo(), batch=StreamAndReplay(), objective=w.objective(), alignment=None)
 
 
-@method("er-reservoir")
+@method("er-reservoir", paper="experience replay; Vitter, 1985", lr=0.1)
 def er_reservoir(w: Workshop) -> Parts:
-    """Experience replay of a uniform sample of the stream, no alignment."""
-    return Parts(network=w.network, memory=w.reservoir(), batch=stream_and_replay, objective=w.simclr(), alignment=None)
+    """A uniform sample of the stream, replay, no alignment."""
+    return Parts(
+        network=w.network, memory=w.reservoir(), batch=StreamAndReplay(), objective=w.objective(), alignment=None
+    )

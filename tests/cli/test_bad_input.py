@@ -156,7 +156,7 @@ def test_a_cifar_folder_that_is_not_one(damage: Prepare, message: str, climb: Cl
         (["--lr", "0"], ["lr must be above 0 and finite; given 0.0"]),
         (["--lr", "nan"], ["lr must be above 0 and finite; given nan"]),
         (["--alignment-weight", "-1"], ["alignment_weight must be at least 0 and finite; given -1.0"]),
-        (["--replay-batch", "200"], ["replay_batch must be at most half of capacity: 200 > 300 / 2"]),
+        (["--replay-batch", "200"], ["replay_batch must be at most half of capacity: 200 > 240 / 2"]),
         (["--image-size", "4"], ["image_size=4 is impossible", "8 or more"]),
         (["--precision", "tf32", "--device", "cpu"], ["tf32 exists on CUDA devices only"]),
         (["--data", "."], ["dataset 'synthetic' takes no root"]),

@@ -41,10 +41,10 @@ def test_captured_steps_agree_with_eager_ones(preset: str) -> None:
     generator = torch.Generator().manual_seed(0)
     batches = torch.randint(0, 256, (12, 42, 3, 32, 32), dtype=torch.uint8, generator=generator).cuda()
     stream_rows, replay_rows = torch.arange(10).cuda(), torch.arange(10, 42).cuda()
-    eager, captured = make("eager", preset), make("captured", preset)
+    eager, captured, none = make("eager", preset), make("captured", preset), torch.zeros(0).cuda()
     for number, images in enumerate(batches):
-        one = eager._step(images, stream_rows, replay_rows)
-        other = captured._step(images, stream_rows, replay_rows)
+        one = eager._step(images, stream_rows, replay_rows, none)
+        other = captured._step(images, stream_rows, replay_rows, none)
         tolerance = 1e-4 if number < 2 else 1e-2
         for name, left, right in zip(("objective", "alignment"), one, other, strict=False):
             torch.testing.assert_close(right, left, rtol=tolerance, atol=tolerance, msg=f"{name} at step {number}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from climb.augment import Augment, Policy
-from climb.engine import Engine, TrainingBatch, stream_and_replay
+from climb.config import LearnerConfig
+from climb.engine import Engine, StreamAndReplay, TrainingBatch
 from climb.errors import InputError
 from climb.memory import Memory
 from climb.methods import METHODS
@@ -46,11 +47,14 @@ def train(engine: Engine, images: Draw, batches: int, first_seed: int = 0) -> li
 def recorded(engine: Engine, seed: int = 0) -> tuple[Engine, list[TrainingBatch]]:
     """The same engine, with every training batch it makes written down."""
     made: list[TrainingBatch] = []
+    rule = copy(engine.parts.batch)
 
-    def rule(stream: torch.Tensor, memory: Memory | None, replay_batch: int) -> TrainingBatch:
-        made.append(engine.parts.batch(stream, memory, replay_batch))
-        return made[-1]
+    class Recording(type(rule)):  # type: ignore[misc]
+        def __call__(self, *arguments: Any) -> TrainingBatch:
+            made.append(super().__call__(*arguments))
+            return made[-1]
 
+    rule.__class__ = Recording
     return rebuilt(engine, seed=seed, parts=replace(engine.parts, batch=rule)), made
 
 
@@ -183,21 +187,24 @@ def test_random_numbers_drawn_elsewhere_change_nothing(make_engine: Make, images
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_nothing_depends_on_the_order_of_rows(preset: str, make_engine: Make, images: Draw) -> None:
-    def shuffled(stream: torch.Tensor, memory: Memory | None, replay_batch: int) -> TrainingBatch:
-        batch = stream_and_replay(stream, memory, replay_batch)
-        s, r = len(stream), len(batch.ids)
-        # Replay rows first and scattered among the others. Each kind keeps its own order: ids follow theirs.
-        order = torch.cat([torch.arange(s, s + r), torch.arange(s)])
-        order[r // 2 : r // 2 + s] = torch.arange(s)
-        order[r // 2 + s :] = torch.arange(s + r // 2, s + r)
-        return TrainingBatch(images=batch.images[order], is_replay=batch.is_replay[order], ids=batch.ids)
+    class Shuffled(StreamAndReplay):
+        def __call__(
+            self, stream: torch.Tensor, memory: Memory | None, config: LearnerConfig, pass_number: int
+        ) -> TrainingBatch:
+            batch = super().__call__(stream, memory, config, pass_number)
+            s, r = len(stream), len(batch.ids)
+            # Replay rows first and scattered among the others. Each kind keeps its own order: ids follow theirs.
+            order = torch.cat([torch.arange(s, s + r), torch.arange(s)])
+            order[r // 2 : r // 2 + s] = torch.arange(s)
+            order[r // 2 + s :] = torch.arange(s + r // 2, s + r)
+            return TrainingBatch(images=batch.images[order], is_replay=batch.is_replay[order], ids=batch.ids)
 
     def run(rule: Any) -> tuple[Engine, list[tuple[float, float]]]:
         engine = make_engine("climb", preset, lr=0.01)
         engine = rebuilt(engine, parts=replace(engine.parts, batch=rule), augment=CALM)
         return engine, train(engine, images, 5)
 
-    (plain, losses), (mixed, other_losses) = run(stream_and_replay), run(shuffled)
+    (plain, losses), (mixed, other_losses) = run(StreamAndReplay()), run(Shuffled())
     assert losses[-1][1] == losses[-1][1]  # replay has started
     torch.testing.assert_close(torch.tensor(other_losses), torch.tensor(losses), rtol=1e-3, atol=1e-3, equal_nan=True)
     assert plain.parts.memory is not None
@@ -267,7 +274,7 @@ def test_embed_leaves_running_statistics_alone_except_in_train_mode(
     engine = make_engine("climb", preset)
     train(engine, images, 2)
     before, counted = statistics(engine), engine.budget.forward_only
-    embeddings = engine.embed(images(10, 5))
+    embeddings = engine._embed_stream(images(10, 5))
     after = statistics(engine)
     assert any(not torch.equal(before[name], after[name]) for name in before) == touched
     assert embeddings.shape == (10, engine.parts.network.embedding_dim)

@@ -73,10 +73,10 @@ def test_weight_zero_takes_alignment_out_of_the_network(make_engine: Make) -> No
     weights = []
     for weight in (0.0, 1.0):
         engine = make_engine(alignment_weight=weight)
-        step_of(engine)(images, torch.arange(6), torch.arange(6, 12))
+        step_of(engine)(images, torch.arange(6), torch.arange(6, 12), torch.zeros(0))
         weights.append(next(engine.parts.network.parameters()).detach())
     plain = make_engine("er-fifo")
-    step_of(plain)(images, torch.arange(6), torch.arange(6, 12))
+    step_of(plain)(images, torch.arange(6), torch.arange(6, 12), torch.zeros(0))
     torch.testing.assert_close(weights[0], next(plain.parts.network.parameters()).detach())
     assert not torch.allclose(weights[1], weights[0])
 
@@ -90,7 +90,7 @@ def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
         expected = network(views.flatten(0, 1))[1].view(2, 5, -1).mean(0)
     engine = make_engine()
     stream_rows, replay_rows = torch.tensor([1, 4]), torch.tensor([3, 0, 2])
-    _, alignment, streamed, replayed = step_of(engine)(images, stream_rows, replay_rows)
+    _, alignment, streamed, replayed = step_of(engine)(images, stream_rows, replay_rows, torch.zeros(0))
     torch.testing.assert_close(streamed, expected[stream_rows])
     torch.testing.assert_close(replayed, expected[replay_rows])
     assert torch.isfinite(alignment)
@@ -99,7 +99,7 @@ def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
 def test_without_replay_there_is_no_alignment_to_report(make_engine: Make) -> None:
     images = torch.zeros(4, 3, 16, 16, dtype=torch.uint8)
     none = torch.zeros(0, dtype=torch.int64)
-    objective, alignment, streamed, replayed = step_of(make_engine())(images, torch.arange(4), none)
+    objective, alignment, streamed, replayed = step_of(make_engine())(images, torch.arange(4), none, torch.zeros(0))
     assert torch.isfinite(objective)
     assert torch.isnan(alignment)
     assert (len(streamed), len(replayed)) == (4, 0)

@@ -47,13 +47,17 @@ class EmaTeacher(Alignment):
         """The averaged network."""
         return self._teacher
 
-    def forward(self, encoded: Encoded) -> torch.Tensor:
+    def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
         """Mean of -cos(aligner(z), teacher's z) over both views of the replay rows (equation 1 of the paper)."""
         views = encoded.views.index_select(1, encoded.replay_rows).flatten(0, 1)
         with torch.no_grad():
             _, target = self._teacher(views)
         predicted = self.aligner(encoded.embeddings.index_select(1, encoded.replay_rows).flatten(0, 1))
         return -F.cosine_similarity(predicted.float(), target.float(), dim=1).mean()
+
+    def forwards(self, rows: int, replay_rows: int) -> int:
+        """Both views of the replay rows."""
+        return 2 * replay_rows
 
     def after_step(self, student: nn.Module) -> None:
         """Average, if the period says so."""

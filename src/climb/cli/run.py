@@ -78,6 +78,7 @@ def run(
         keep: keep the last checkpoint of a finished run.
         out: run folder; by default runs/RECIPE-PRESET-SEED.
     """
+    from climb.methods import choose_method
     from climb.runs import execute  # imports the datasets and the networks: not needed for --help
 
     config = get_recipe(recipe, preset=preset)
@@ -86,9 +87,10 @@ def run(
     if capacity is not None:  # centroids scale with the capacity, unless the recipe is left as it is
         memory = replace(memory, stm_centroids=None, ltm_centroids=None)
     learner = apply_preset(_changed(config.learner, backbone=backbone), preset)
+    if method is not None:
+        learner = choose_method(learner, method)
     learner = _changed(
         learner,
-        method=method,
         passes=passes,
         replay_batch=replay_batch,
         lr=lr,

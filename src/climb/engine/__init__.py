@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from climb.engine.batch import BatchRule, TrainingBatch, stream_and_replay
+from climb.engine.batch import BatchRule, Mixed, StreamAndReplay, TrainingBatch, stream_alone
 from climb.engine.budget import Budget
 from climb.engine.engine import Engine, Observation
 from climb.engine.numerics import EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
@@ -13,12 +13,14 @@ __all__ = [
     "Budget",
     "Engine",
     "EngineKind",
+    "Mixed",
     "Observation",
     "Parts",
     "Precision",
+    "StreamAndReplay",
     "TrainingBatch",
     "resolve_device",
     "resolve_engine",
     "resolve_precision",
-    "stream_and_replay",
+    "stream_alone",
 ]

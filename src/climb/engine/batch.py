@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from climb.config import LearnerConfig
 from climb.memory import Memory
 
 
@@ -20,17 +20,73 @@ class TrainingBatch:
     """bool (n,), on the CPU: which rows come from the memory. Nothing depends on their order."""
     ids: torch.Tensor
     """int64 (r,), on the CPU: ids of the replay rows, in the order of those rows."""
+    targets: torch.Tensor | None = None
+    """float32 (r, d): what the memory stores of the replay rows, if it does."""
 
 
-BatchRule = Callable[[torch.Tensor, Memory | None, int], TrainingBatch]
-"""(stream images, memory, images to replay) -> the batch of one pass."""
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """The views that reach the network, and which of their rows are which."""
+
+    views: torch.Tensor
+    """float (2, m, 3, H, W)."""
+    stream_rows: torch.Tensor
+    """int64 (s,)."""
+    replay_rows: torch.Tensor
+    """int64 (r,)."""
 
 
-def stream_and_replay(stream: torch.Tensor, memory: Memory | None, replay_batch: int) -> TrainingBatch:
+class BatchRule:
+    """What the passes over one stream mini-batch train on: here, the mini-batch alone (``finetune``)."""
+
+    def rows(self, config: LearnerConfig) -> int:
+        """Rows of a full batch that reach the network; decides how many passes make an equal budget."""
+        return config.stream_batch
+
+    def trained(self, images: int, replayed: int) -> int:
+        """Rows that reach the network, of a batch of so many images; fewer than the images where they are mixed."""
+        return images
+
+    def __call__(
+        self, stream: torch.Tensor, memory: Memory | None, config: LearnerConfig, pass_number: int
+    ) -> TrainingBatch:
+        """The batch of one pass over the stream images (n, 3, H, W)."""
+        return stream_alone(stream)
+
+    def mix(
+        self,
+        views: torch.Tensor,
+        stream_rows: torch.Tensor,
+        replay_rows: torch.Tensor,
+        generator: torch.Generator,
+    ) -> Mixed:
+        """What the network sees of the views (2, n, 3, H, W): by default, all of them as they are."""
+        return Mixed(views=views, stream_rows=stream_rows, replay_rows=replay_rows)
+
+
+class StreamAndReplay(BatchRule):
     """The stream mini-batch with a fresh draw from the memory, once it holds enough."""
-    replay = memory.sample(replay_batch) if memory is not None else None
-    if replay is None:
-        none = torch.zeros(0, dtype=torch.int64)
-        return TrainingBatch(images=stream, is_replay=torch.zeros(len(stream), dtype=torch.bool), ids=none)
-    is_replay = torch.arange(len(stream) + len(replay.ids)) >= len(stream)
-    return TrainingBatch(images=torch.cat([stream, replay.images]), is_replay=is_replay, ids=replay.ids)
+
+    def rows(self, config: LearnerConfig) -> int:
+        """Stream and replay."""
+        return config.stream_batch + config.replay_batch
+
+    def __call__(
+        self, stream: torch.Tensor, memory: Memory | None, config: LearnerConfig, pass_number: int
+    ) -> TrainingBatch:
+        """Stream rows, then replay rows; stream rows alone while the memory holds too little."""
+        replay = memory.sample(config.replay_batch) if memory is not None else None
+        if replay is None:
+            return stream_alone(stream)
+        return TrainingBatch(
+            images=torch.cat([stream, replay.images]),
+            is_replay=torch.arange(len(stream) + len(replay.ids)) >= len(stream),
+            ids=replay.ids,
+            targets=replay.embeddings,
+        )
+
+
+def stream_alone(stream: torch.Tensor) -> TrainingBatch:
+    """A batch without replay."""
+    none = torch.zeros(0, dtype=torch.int64)
+    return TrainingBatch(images=stream, is_replay=torch.zeros(len(stream), dtype=torch.bool), ids=none)

@@ -70,6 +70,8 @@ class Engine:
                     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
                 module.train()
         self._generator = torch_generator(seed, "augmentation", device)
+        self._no_targets = torch.zeros(0, device=device)
+        self._replayed = False
         self._eager_step = TrainStep(
             parts, augment, config, generator=self._generator, precision=precision, device=device
         )
@@ -90,11 +92,17 @@ class Engine:
         report = InsertReport()
         if memory is not None and memory.inserts == "before":
             report = memory.insert(stream, self._embed_stream(stream) if memory.space else None, embed=self.embed)
-        for _ in range(self.config.passes):
-            batch = parts.batch(stream, memory, self.config.replay_batch)
+        if parts.alignment is not None:
+            parts.alignment.before_batch(parts.network)
+        for pass_number in range(self.passes()):
+            batch = parts.batch(stream, memory, self.config, pass_number)
             stream_rows = (~batch.is_replay).nonzero().flatten().to(self.device, non_blocking=True)
             replay_rows = batch.is_replay.nonzero().flatten().to(self.device, non_blocking=True)
-            objective, alignment, streamed, replayed = self._step(batch.images, stream_rows, replay_rows)
+            if len(batch.ids) > 0 and not self._replayed:
+                self._replayed = True
+                parts.objective.on_first_replay(parts.network)
+            targets = self._no_targets if batch.targets is None else batch.targets
+            objective, alignment, streamed, replayed = self._step(batch.images, stream_rows, replay_rows, targets)
             self._count(batch)
             if memory is not None and memory.space is not None and len(batch.ids) > 0:
                 memory.refresh(batch.ids, replayed)
@@ -108,6 +116,21 @@ class Engine:
         self.budget.batches += 1
         # Copies: a captured step writes its next losses over these.
         return Observation(objective=objective.clone(), alignment=alignment.clone(), report=report)
+
+    def passes(self) -> int:
+        """Gradient steps of the next mini-batch.
+
+        Every mini-batch earns ``passes * (stream_batch + replay_batch)`` rows of backward passes. A method whose
+        batches have fewer rows takes more steps, as many as that budget pays for so far.
+        """
+        earned = self.config.passes * (self.config.stream_batch + self.config.replay_batch)
+        rows = self.parts.batch.rows(self.config)
+        return (self.budget.batches + 1) * earned // rows - self.budget.batches * earned // rows
+
+    def on_boundary(self) -> None:
+        """A task has ended. Only methods that declare that they need to know are told."""
+        if self.parts.alignment is not None and self.parts.alignment.needs_boundaries:
+            self.parts.alignment.on_boundary(self.parts.network)
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
         """Embeddings (n, d) of plain uint8 images in eval mode, in the space the memory asks for; counted."""
@@ -129,9 +152,12 @@ class Engine:
 
     def _count(self, batch: TrainingBatch) -> None:
         self.budget.steps += 1
-        self.budget.cbp += 2 * len(batch.images)
-        if self.parts.alignment is not None and self.parts.alignment.teacher is not None:
-            self.budget.forward_only += 2 * len(batch.ids)
+        self.budget.cbp += 2 * self.parts.batch.trained(len(batch.images), len(batch.ids))
+        self.budget.forward_only += self.parts.objective.forwards(
+            self.parts.batch.trained(len(batch.images), len(batch.ids))
+        )
+        if self.parts.alignment is not None:
+            self.budget.forward_only += self.parts.alignment.forwards(len(batch.images), len(batch.ids))
         if self._eager_step.refreshes_after_step:
             self.budget.forward_only += 2 * len(batch.ids)
 
@@ -148,6 +174,7 @@ class Engine:
             "memory": parts.memory.state_dict() if parts.memory is not None else {},
             "augmentation": self._generator.get_state(),
             "budget": self.budget.state_dict(),
+            "replayed": self._replayed,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -162,3 +189,4 @@ class Engine:
             parts.memory.load_state_dict(state["memory"])
         self._generator.set_state(state["augmentation"].cpu())
         self.budget.load_state_dict(state["budget"])
+        self._replayed = state["replayed"]

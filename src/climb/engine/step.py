@@ -47,9 +47,11 @@ class TrainStep:
         )
 
     def __call__(
-        self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor
+        self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor, targets: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Train once on uint8 images (n, 3, H, W); the two row indices tell stream from replay.
+
+        ``targets`` is what the memory stores of the replay rows, (r, d), or an empty tensor where it stores nothing.
 
         Returns:
             The objective's scalar loss; the alignment's, before its weight (nan where no row is replayed); float32
@@ -57,24 +59,29 @@ class TrainStep:
             those of the replay rows, from before or, if so configured, after it.
         """
         parts = self.parts
-        views = self.augment(images, self.generator)
-        replay = len(replay_rows) > 0
+        mixed = parts.batch.mix(self.augment(images, self.generator), stream_rows, replay_rows, self.generator)
+        views, stream_rows, replay_rows = mixed.views, mixed.stream_rows, mixed.replay_rows
+        rows, replay = views.shape[1], len(replay_rows) > 0
         with numerics(self.device, self.precision):
             features, embeddings = parts.network(views.flatten(0, 1))
             encoded = Encoded(
                 views=views,
-                features=features.view(2, len(images), -1),
-                embeddings=embeddings.float().view(2, len(images), -1),
+                features=features.float().view(2, rows, -1),
+                embeddings=embeddings.float().view(2, rows, -1),
                 stream_rows=stream_rows,
                 replay_rows=replay_rows,
+                targets=targets if targets.numel() else None,
             )
-            align = parts.alignment(encoded) if parts.alignment is not None and replay else None
             with torch.autocast(self.device.type, enabled=False):
                 objective = parts.objective(encoded)
+            align = None
+            if parts.alignment is not None and (replay or not parts.alignment.needs_replay):
+                align = parts.alignment(encoded, objective.detach())
         loss = objective if align is None else objective + self.config.alignment_weight * align
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
+        parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import nn
 
@@ -11,6 +13,19 @@ from climb.nets import Encoded
 class Objective(nn.Module):
     """The objective socket: what do we learn? Its parameters, if any, are trained."""
 
+    final_norm: ClassVar[bool] = True
+    """Whether the projector it is used with ends in a batch norm."""
+
     def forward(self, encoded: Encoded) -> torch.Tensor:
         """The scalar loss."""
         raise TypeError(f"{type(self).__name__} must define forward(encoded)")
+
+    def forwards(self, rows: int) -> int:
+        """Views that `forward` sends through a network of its own without gradient, of so many rows; for the budget."""
+        return 0
+
+    def on_first_replay(self, student: nn.Module) -> None:
+        """The first batch with replay rows is about to be trained on."""
+
+    def after_step(self, student: nn.Module) -> None:
+        """The student has taken a gradient step: objectives that follow it with an average do so here."""

@@ -24,6 +24,8 @@ def draw_plots(journal: Journal, result: dict[str, Any], folder: Path) -> list[P
 
 
 def _accuracy(result: dict[str, Any], path: Path) -> Path:
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = _figure(1, 1, (6.4, 4.0))
     ax = axes[0]
     matrix = result["accuracy_matrix"]
@@ -33,7 +35,7 @@ def _accuracy(result: dict[str, Any], path: Path) -> Path:
     ax.plot(tasks, result["accuracy_upto"], "s--", color=MEMORY_SHORT, label="classes seen, their own probe")
     ax.plot(tasks, [sum(row) / len(row) for row in matrix], "^:", color=MEMORY_LONG, label="all tasks, unseen too")
     ax.axhline(result["random_encoder_accuracy"], color=FLOOR, lw=1, label="random encoder")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="after task", ylabel="linear probe accuracy (%)", ylim=(0, None))
     ax.set_title(f"{result['method']} ({result['preset']}) on {result['dataset']}, {result['evaluated']}")
     ax.legend(frameon=False, fontsize=8)

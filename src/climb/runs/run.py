@@ -112,6 +112,7 @@ class Run:
                 if batch.number % JOURNAL_EVERY == 0 or batch.ends_segment is not None:
                     line.note(self._record(batch.number + 1, observation))
                 if batch.ends_segment is not None:
+                    self.engine.on_boundary()
                     mark = self._spent_training(mark)
                     line.note(f"evaluating task {batch.ends_segment + 1} of {len(self.stream.segments)}")
                     line.note(self._evaluate(batch.number + 1, batch.ends_segment))
