@@ -41,9 +41,13 @@ def test_the_hash_sees_every_field() -> None:
         node = changed
         for key in path[:-1]:
             node = node[key]
-        node[path[-1]] = {"other": 1} if isinstance(node[path[-1]], dict) else "another value"
+        value = node[path[-1]]
+        number = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+        node[path[-1]] = {"other": 1} if isinstance(value, dict) else (value or 0) + 7 if number else "another value"
         hashes.add(from_dict(RunConfig, changed).config_hash())
-    assert len(hashes) == len(paths) + 1
+    # A recipe is a name for people, and the size of the images is the learner's.
+    silent = {("recipe",), ("data", "image_size")}
+    assert len(hashes) == len(paths) + 1 - len(silent)
     assert ("learner", "memory", "capacity") in paths
 
 

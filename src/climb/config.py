@@ -26,8 +26,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from climb.errors import InputError, unknown
 
@@ -74,10 +74,12 @@ class LearnerConfig:
 
     method: str = "climb"
     """Name of the method: a choice of memory, batch, objective and alignment (``climb methods``)."""
+    objective: str = "simclr"
+    """What is learned: "simclr", "simsiam", "byol", "barlow-twins" or "vicreg"; some methods bring their own."""
     preset: str = "default"
     """Which reading of the paper: "paper", "default" or "reference". The fields below hold its resolved values."""
-    backbone: str = "auto"
-    """Network: "micro", "resnet18", "resnet34", "resnet50", or "auto" (resnet18)."""
+    backbone: str = "resnet18"
+    """Network: "resnet18", "resnet34", "resnet50", "vit-tiny", "micro", or "timm/NAME"."""
     image_size: int = 32
     """Side of the images, in pixels."""
     stream_batch: int = 10
@@ -85,7 +87,8 @@ class LearnerConfig:
     replay_batch: int = 128
     """Images replayed in each pass (b_r)."""
     passes: int = 3
-    """Gradient steps per stream mini-batch (n_p)."""
+    """Gradient steps per stream mini-batch (n_p). A method that trains on fewer rows at a time than stream and replay
+    together takes as many more steps as the same budget pays for."""
     lr: float = 0.3
     """Learning rate of SGD, constant."""
     momentum: float = 0.9
@@ -179,8 +182,17 @@ class RunConfig:
         >>> RunConfig(seed=1).config_hash() == RunConfig(seed=2).config_hash()
         False
         """
-        canonical = json.dumps(to_dict(self), sort_keys=True, separators=(",", ":"))
+        identity = to_dict(self.resolved())
+        del identity["recipe"]  # a name for people
+        canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def resolved(self) -> RunConfig:
+        """The same experiment with nothing left to derive: centroids in numbers, one image size."""
+        memory = self.learner.memory
+        memory = replace(memory, stm_centroids=memory.short_term, ltm_centroids=memory.long_term)
+        learner = replace(self.learner, memory=memory)
+        return replace(self, learner=learner, data=replace(self.data, image_size=self.learner.image_size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,8 +239,20 @@ def from_dict(kind: type[Config], data: dict[str, Any]) -> Config:
     return kind(**{key: from_dict(nested[key], value) if key in nested else value for key, value in data.items()})
 
 
+def check_choices(config: Any) -> None:
+    """Refuse a value that is not among a field's choices, here and in nested configurations."""
+    hints = get_type_hints(type(config))
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            check_choices(value)
+        elif get_origin(hints[item.name]) is Literal and value not in get_args(hints[item.name]):
+            raise unknown(item.name, str(value), get_args(hints[item.name]))
+
+
 def check_learner(config: LearnerConfig) -> None:
     """Refuse impossible values before any work."""
+    check_choices(config)
     memory = config.memory
     for name, value in (
         ("stream_batch", config.stream_batch),
@@ -236,6 +260,8 @@ def check_learner(config: LearnerConfig) -> None:
         ("passes", config.passes),
         ("capacity", memory.capacity),
     ):
+        if not isinstance(value, int):
+            raise InputError(f"{name} must be a whole number; given {value!r}")
         if value < 1:
             raise InputError(f"{name} must be at least 1; given {value}")
     if 2 * config.replay_batch > memory.capacity:
@@ -250,6 +276,10 @@ def check_learner(config: LearnerConfig) -> None:
         raise InputError(f"temperature must be above 0 and finite; given {config.temperature}")
     if not 0 <= config.alignment_weight < math.inf:
         raise InputError(f"alignment_weight must be at least 0 and finite; given {config.alignment_weight}")
+    if not 0 <= config.momentum < 1 or not 0 <= config.weight_decay < math.inf:
+        raise InputError(
+            f"momentum must be in 0..1 and weight_decay at least 0; given {config.momentum} and {config.weight_decay}"
+        )
     if not 0 <= config.ema_decay <= 1:
         raise InputError(f"ema_decay must be in 0..1; given {config.ema_decay}")
     if config.image_size < 8:

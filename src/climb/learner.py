@@ -13,17 +13,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from climb.augment import Augment, simclr
-from climb.config import LearnerConfig, MemoryConfig, check_learner, from_dict, to_dict
+from climb.augment import Augment
+from climb.config import LearnerConfig, MemoryConfig, from_dict, to_dict
 from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
-from climb.engine.numerics import numerics
+from climb.engine.numerics import autocast, numerics
 from climb.engine.step import frozen_statistics
 from climb.errors import InputError
 from climb.memory import Memory
-from climb.methods import build_parts, choose_method
+from climb.methods import build_parts, check_config, choose_method, find_method
 from climb.presets import NETWORK, apply_preset
 from climb.state import load_tree, save_tree
-from climb.workshop import Workshop
+from climb.workshop import Workshop, find_objective
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -41,9 +41,16 @@ def build_engine(
     kind: EngineKind,
 ) -> Engine:
     """The engine that a configuration describes, at its first step. ``mean`` and ``std`` normalise the images."""
-    check_learner(config)
+    check_config(config)
+    method = find_method(config.method)
+    if method.own_loop:
+        engine: Engine = method.build(
+            config, mean=mean, std=std, seed=seed, device=device, precision=precision, kind=kind
+        )
+        return engine
     parts = build_parts(Workshop(config=config, seed=seed, device=device))
-    augment = Augment(simclr(config.image_size), mean, std, per_batch=config.augment_per_batch, device=device)
+    policy = find_objective(config.objective).views(config.image_size)
+    augment = Augment(policy, mean, std, per_batch=config.augment_per_batch, device=device)
     return Engine(parts, augment, config, seed=seed, device=device, precision=precision, kind=kind)
 
 
@@ -107,20 +114,21 @@ class Climb:
         images = as_images(X)
         if not hasattr(self, "engine_"):
             self._start(self._configured(self.image_size or _square_side(images)))
-        images = _resized(images, self.engine_.config.image_size)
         for batch in torch.split(images, self.engine_.config.stream_batch):
-            self.engine_.observe(batch)
+            self.engine_.observe(_resized(batch, self.engine_.config.image_size))
         return self
 
     def transform(self, X: Images) -> NDArray[np.float32]:
         """Features (n, f) of uint8 images, from the encoder in eval mode."""
         engine = self._fitted()
-        images = _resized(as_images(X), engine.config.image_size)
+        images = as_images(X)
         encoder = self.encoder_
         parts: list[torch.Tensor] = []
-        with torch.no_grad(), frozen_statistics(encoder), numerics(engine.device, engine.precision):
+        place = (engine.device, engine.precision)
+        with torch.no_grad(), frozen_statistics(encoder), numerics(*place), autocast(*place):
             for batch in torch.split(images, 256):
-                parts.append(encoder(engine.augment.plain(batch.to(engine.device))).float().cpu())
+                inputs = engine.augment.plain(_resized(batch, engine.config.image_size).to(engine.device))
+                parts.append(encoder(inputs).float().cpu())
         features: NDArray[np.float32] = torch.cat(parts).numpy()
         return features
 

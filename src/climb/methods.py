@@ -5,13 +5,20 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from climb.config import LearnerConfig
-from climb.engine import Parts, StreamAndReplay
-from climb.errors import unknown
-from climb.workshop import Workshop
+from climb.alignment import Alignment
+from climb.config import LearnerConfig, check_learner
+from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamAndReplay
+from climb.engine.pcmc import Pcmc, build_pcmc
+from climb.errors import InputError, unknown
+from climb.memory import Memory
+from climb.memory.centroid import check_sizes
+from climb.nets import check_backbone
+from climb.workshop import Workshop, find_objective
 
-Build = Callable[[Workshop], Parts]
+Build = Callable[..., Any]
+"""A workshop to `Parts`; for a method with a loop of its own, `build_engine`'s arguments to an engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,20 +35,32 @@ class Method:
     """Learning rate it starts from; None takes the preset's, which is CLIMB's."""
     alignment_weight: float | None
     """Weight of its alignment loss; None takes the preset's."""
+    own_loop: bool = False
+    """Whether ``build`` makes an engine of its own, for a method that four parts cannot say."""
 
 
 METHODS: dict[str, Method] = {}
 
 
 def method(
-    name: str, *, paper: str, lr: float | None = None, alignment_weight: float | None = None
+    name: str, *, paper: str, lr: float | None = None, alignment_weight: float | None = None, own_loop: bool = False
 ) -> Callable[[Build], Build]:
-    """Register a method under a name; the first line of the function's docstring says what it is."""
+    """Register a method under a name; the first line of the function's docstring says what it is.
+
+    With ``own_loop`` the function takes what `climb.learner.build_engine` takes and returns an engine of its own,
+    for a method that four parts cannot say.
+    """
 
     def register(build: Build) -> Build:
         summary = (build.__doc__ or name).strip().splitlines()[0]
         METHODS[name] = Method(
-            name=name, build=build, summary=summary, paper=paper, lr=lr, alignment_weight=alignment_weight
+            name=name,
+            build=build,
+            summary=summary,
+            paper=paper,
+            lr=lr,
+            alignment_weight=alignment_weight,
+            own_loop=own_loop,
         )
         return build
 
@@ -81,44 +100,174 @@ def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
     return config
 
 
+def check_config(config: LearnerConfig) -> None:
+    """Refuse, before any work, what no engine could be built from."""
+    check_learner(config)
+    find_method(config.method)
+    find_objective(config.objective)
+    check_backbone(config.backbone)
+    memory = config.memory
+    if memory.long_term < 1 or memory.short_term < 1:
+        raise InputError(
+            f"capacity {memory.capacity} is too small for centroids of {memory.images_per_centroid} images; "
+            f"give at least {memory.images_per_centroid + 2}"
+        )
+    check_sizes(memory.capacity, memory.short_term, memory.long_term, memory.images_per_centroid)
+
+
 def build_parts(workshop: Workshop) -> Parts:
     """The parts of the method that the configuration names."""
-    return find_method(workshop.config.method).build(workshop)
+    parts: Parts = find_method(workshop.config.method).build(workshop)
+    return parts
 
 
-@method("climb", paper="Lefebvre et al., 2026")
+# -- CLIMB and its ablations ---------------------------------------------------------------------------------------
+
+CLIMB = "Lefebvre et al., 2026"
+
+
+@method("climb", paper=CLIMB)
 def climb(w: Workshop) -> Parts:
     """Centroid memory, replay, distillation from an EMA teacher."""
-    return Parts(
-        network=w.network,
-        memory=w.centroid(),
-        batch=StreamAndReplay(),
-        objective=w.objective(),
-        alignment=w.ema_teacher(),
-    )
+    return with_replay(w, w.centroid(), w.ema_teacher())
+
+
+@method("climb-selective", paper=CLIMB)
+def climb_selective(w: Workshop) -> Parts:
+    """CLIMB whose pruning removes the newest images of the least recently updated centroid."""
+    return with_replay(w, w.centroid(prune="selective"), w.ema_teacher())
+
+
+@method("climb-memory-only", paper=CLIMB)
+def climb_memory_only(w: Workshop) -> Parts:
+    """CLIMB's memory and replay, no alignment."""
+    return with_replay(w, w.centroid(), None)
+
+
+@method("climb-previous-step", paper=CLIMB)
+def climb_previous_step(w: Workshop) -> Parts:
+    """CLIMB aligned to the network as the previous mini-batch left it: an EMA that keeps nothing."""
+    return with_replay(w, w.centroid(), w.ema_teacher(decay=0.0, period="batch"))
+
+
+@method("climb-fifo", paper=CLIMB)
+def climb_fifo(w: Workshop) -> Parts:
+    """CLIMB's learner with the last N images as memory: CLA-E at CLIMB's rates."""
+    return with_replay(w, w.fifo(), w.ema_teacher())
+
+
+@method("climb-minred", paper=CLIMB)
+def climb_minred(w: Workshop) -> Parts:
+    """CLIMB's learner with MinRed's memory, filled after the passes."""
+    return with_replay(w, w.minred(inserts="after"), w.ema_teacher())
+
+
+@method("climb-reservoir", paper=CLIMB)
+def climb_reservoir(w: Workshop) -> Parts:
+    """CLIMB's learner with a uniform sample of the stream as memory."""
+    return with_replay(w, w.reservoir(), w.ema_teacher())
+
+
+# -- the methods it is compared to ---------------------------------------------------------------------------------
 
 
 @method("cla-e", paper="Cignoni et al., 2025", lr=0.1, alignment_weight=1.0)
 def cla_e(w: Workshop) -> Parts:
     """The last N images, replay, distillation from an EMA teacher."""
+    return with_replay(w, w.fifo(), w.ema_teacher())
+
+
+@method("cla-r", paper="Cignoni et al., 2025", lr=0.1, alignment_weight=1.0)
+def cla_r(w: Workshop) -> Parts:
+    """The last N images with their embeddings, replay, distillation from those embeddings."""
+    return with_replay(w, w.fifo(embedding_rate=0.5), w.stored_targets())
+
+
+@method("cla-b", paper="Cignoni et al., 2025", lr=0.1, alignment_weight=1.0)
+def cla_b(w: Workshop) -> Parts:
+    """No memory; distillation from an EMA teacher on the stream itself."""
     return Parts(
         network=w.network,
-        memory=w.fifo(),
-        batch=StreamAndReplay(),
+        memory=None,
+        batch=BatchRule(),
         objective=w.objective(),
-        alignment=w.ema_teacher(),
+        alignment=w.ema_teacher(rows="all"),
     )
+
+
+@method("minred", paper="Purushwalkam et al., 2022", lr=0.1)
+def minred(w: Workshop) -> Parts:
+    """The least redundant images; trains on the memory alone."""
+    return Parts(network=w.network, memory=w.minred(), batch=MemoryOnly(), objective=w.objective(), alignment=None)
+
+
+@method("osiris-r", paper="Zhang et al., 2024", lr=0.1)
+def osiris_r(w: Workshop) -> Parts:
+    """A uniform sample; one head learns the present, a second one holds past and present apart."""
+    return Parts(network=w.network, memory=w.reservoir(), batch=StreamAndReplay(), objective=w.osiris(), alignment=None)
+
+
+@method("scale", paper="Yu et al., 2023", lr=0.03, alignment_weight=1.0)
+def scale(w: Workshop) -> Parts:
+    """The widest spread of features; pseudo-supervised contrast, distillation of similarities."""
+    network = w.scale_network()
+    return Parts(
+        network=network,
+        memory=w.part_and_select(),
+        batch=StreamAndReplay(),
+        objective=w.scale(),
+        alignment=w.relation(network),
+    )
+
+
+@method("cassle-r", paper="Fini et al., 2022", lr=0.1, alignment_weight=1.0)
+def cassle_r(w: Workshop) -> Parts:
+    """A uniform sample, replay, distillation from the last task's network; must be told where tasks end."""
+    return with_replay(w, w.reservoir(), w.snapshot())
+
+
+@method("lump", paper="Madaan et al., 2022", lr=0.1)
+def lump(w: Workshop) -> Parts:
+    """A uniform sample; stream images are blended with stored ones."""
+    return Parts(network=w.network, memory=w.reservoir(), batch=MixUp(), objective=w.objective(), alignment=None)
 
 
 @method("er-fifo", paper="experience replay", lr=0.1)
 def er_fifo(w: Workshop) -> Parts:
     """The last N images, replay, no alignment."""
-    return Parts(network=w.network, memory=w.fifo(), batch=StreamAndReplay(), objective=w.objective(), alignment=None)
+    return with_replay(w, w.fifo(), None)
 
 
 @method("er-reservoir", paper="experience replay; Vitter, 1985", lr=0.1)
 def er_reservoir(w: Workshop) -> Parts:
     """A uniform sample of the stream, replay, no alignment."""
+    return with_replay(w, w.reservoir(), None)
+
+
+@method("finetune", paper="the lower bound", lr=0.1)
+def finetune(w: Workshop) -> Parts:
+    """The stream alone: no memory, no alignment."""
+    return Parts(network=w.network, memory=None, batch=BatchRule(), objective=w.objective(), alignment=None)
+
+
+@method("iid", paper="the upper bound", lr=0.1)
+def iid(w: Workshop) -> Parts:
+    """Batches drawn from all training images at all times."""
+    return Parts(network=w.network, memory=None, batch=IidChunks(), objective=w.objective(), alignment=None)
+
+
+@method("pcmc", paper="Taylor et al., 2024", own_loop=True)
+def pcmc(config: LearnerConfig, **place: Any) -> Pcmc:
+    """Patches in a short-term and an unbounded long-term memory; learns while asleep, outside the common budget."""
+    return build_pcmc(config, **place)
+
+
+def with_replay(w: Workshop, memory: Memory, alignment: Alignment | None) -> Parts:
+    """What most methods are: a memory, replay from it, the configured objective, perhaps an alignment."""
     return Parts(
-        network=w.network, memory=w.reservoir(), batch=StreamAndReplay(), objective=w.objective(), alignment=None
+        network=w.network,
+        memory=memory,
+        batch=StreamAndReplay(),
+        objective=w.objective(),
+        alignment=alignment,
     )

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import torch
+from torch import nn
 
-from climb.alignment import EmaTeacher
+from climb.alignment import EmaTeacher, Relation, Snapshot, StoredTargets
+from climb.augment import Policy, common, simclr, simsiam
 from climb.config import LearnerConfig
-from climb.memory import CentroidMemory, FifoMemory, ReferenceMemory, ReservoirMemory
-from climb.nets import Network, bottleneck, build_network
-from climb.objectives import SimCLR
+from climb.errors import unknown
+from climb.memory import (
+    CentroidMemory,
+    FifoMemory,
+    MinRedMemory,
+    PartAndSelectMemory,
+    ReferenceMemory,
+    ReservoirMemory,
+)
+from climb.nets import Network, bottleneck, build_network, plain_projector
+from climb.objectives import BYOL, BarlowTwins, Objective, Osiris, Scale, SimCLR, SimSiam, VICReg
 from climb.seeds import torch_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """An objective by name: its class, how it is made, and the views it learns from."""
+
+    kind: type[Objective]
+    make: Callable[[Workshop], Objective]
+    views: Callable[[int], Policy]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +48,16 @@ class Workshop:
     @cached_property
     def network(self) -> Network:
         """The encoder and projector that are trained; one per workshop."""
-        generator = torch_generator(self.seed, "init")
-        return build_network(self.config.backbone, self.config.image_size, generator=generator)
+        return build_network(
+            self.config.backbone,
+            self.config.image_size,
+            generator=torch_generator(self.seed, "init"),
+            final_norm=find_objective(self.config.objective).kind.final_norm,
+        )
 
     # -- memories ------------------------------------------------------------------------------------------------
 
-    def centroid(self) -> CentroidMemory | ReferenceMemory:
+    def centroid(self, prune: Literal["anchor", "selective"] | None = None) -> CentroidMemory | ReferenceMemory:
         """CLIMB's memory."""
         memory = self.config.memory
         return (ReferenceMemory if self.config.memory_faults else CentroidMemory)(
@@ -43,39 +69,104 @@ class Workshop:
             novelty_percentile=memory.novelty_percentile,
             stm_rate=memory.stm_rate,
             ltm_accept=memory.ltm_accept,
-            prune=memory.prune,
+            prune=prune or memory.prune,
             seed=self.seed,
             device=self.device,
         )
 
-    def fifo(self) -> FifoMemory:
-        """The last N images."""
-        return FifoMemory(*self._sizes, seed=self.seed, device=self.device)
+    def fifo(self, embedding_rate: float | None = None) -> FifoMemory:
+        """The last N images, with a running average of their embeddings if a rate is given."""
+        return FifoMemory(*self._sizes, embedding_rate=embedding_rate, seed=self.seed, device=self.device)
 
     def reservoir(self) -> ReservoirMemory:
         """A uniform sample of the stream."""
         return ReservoirMemory(*self._sizes, seed=self.seed, device=self.device)
 
+    def minred(self, inserts: Literal["before", "after"] = "before") -> MinRedMemory:
+        """The least redundant images."""
+        return MinRedMemory(*self._sizes, inserts=inserts, seed=self.seed, device=self.device)
+
+    def part_and_select(self) -> PartAndSelectMemory:
+        """The images that spread widest in the encoder's features."""
+        capacity, shape, _ = self._sizes
+        return PartAndSelectMemory(capacity, shape, self.network.feature_dim, seed=self.seed, device=self.device)
+
     # -- objectives ----------------------------------------------------------------------------------------------
 
-    def objective(self) -> SimCLR:
+    def objective(self) -> Objective:
         """The objective that the configuration names."""
-        return SimCLR(self.config.temperature)
+        return find_objective(self.config.objective).make(self)
+
+    def osiris(self) -> Osiris:
+        """Three losses on two heads; the second head is made like the first."""
+        return Osiris(copy.deepcopy(self.network.projector))
+
+    def scale(self) -> Scale:
+        """SCALE's pseudo-supervised contrast."""
+        return Scale()
+
+    def scale_network(self) -> Network:
+        """The encoder under SCALE's own projector."""
+        width = self.network.feature_dim
+        head = plain_projector(width, width, 128, generator=torch_generator(self.seed, "init projector"))
+        return Network(
+            self.network.encoder, head, feature_dim=width, embedding_dim=128, bottleneck_dim=self.network.bottleneck_dim
+        )
 
     # -- alignments ----------------------------------------------------------------------------------------------
 
-    def ema_teacher(self) -> EmaTeacher:
+    def ema_teacher(
+        self,
+        *,
+        decay: float | None = None,
+        period: Literal["step", "batch"] | None = None,
+        rows: Literal["replay", "all"] = "replay",
+    ) -> EmaTeacher:
         """Distillation from the averaged network."""
-        generator = torch_generator(self.seed, "init aligner")
         return EmaTeacher(
             self.network,
-            bottleneck(self.network.embedding_dim, self.network.bottleneck_dim, generator=generator),
-            decay=self.config.ema_decay,
-            period=self.config.ema_period,
-            train_aligner=self.config.train_aligner,
+            self.head("init aligner"),
+            decay=self.config.ema_decay if decay is None else decay,
+            period=period or self.config.ema_period,
+            # The released code forgets CLIMB's aligner; those of CLA it trains.
+            train_aligner=self.config.train_aligner or not self.config.method.startswith("climb"),
+            rows=rows,
         )
+
+    def stored_targets(self) -> StoredTargets:
+        """Distillation from embeddings that the memory stores."""
+        return StoredTargets(self.head("init aligner"))
+
+    def snapshot(self) -> Snapshot:
+        """Distillation from the network at the last task's end."""
+        return Snapshot(self.network, self.head("init aligner"))
+
+    def relation(self, network: Network) -> Relation:
+        """Distillation of the similarities within a batch."""
+        return Relation(network)
+
+    def head(self, name: str) -> nn.Sequential:
+        """A fresh aligner or predictor."""
+        generator = torch_generator(self.seed, name)
+        return bottleneck(self.network.embedding_dim, self.network.bottleneck_dim, generator=generator)
 
     @property
     def _sizes(self) -> tuple[int, tuple[int, int, int], int]:
         side = self.config.image_size
         return (self.config.memory.capacity, (3, side, side), self.network.embedding_dim)
+
+
+OBJECTIVES = {
+    "simclr": Choice(kind=SimCLR, make=lambda w: SimCLR(w.config.temperature), views=simclr),
+    "simsiam": Choice(kind=SimSiam, make=lambda w: SimSiam(w.head("init predictor")), views=simsiam),
+    "byol": Choice(kind=BYOL, make=lambda w: BYOL(w.network, w.head("init predictor")), views=common),
+    "barlow-twins": Choice(kind=BarlowTwins, make=lambda w: BarlowTwins(), views=common),
+    "vicreg": Choice(kind=VICReg, make=lambda w: VICReg(), views=common),
+}
+
+
+def find_objective(name: str) -> Choice:
+    """The objective called ``name``."""
+    if name not in OBJECTIVES:
+        raise unknown("objective", name, OBJECTIVES)
+    return OBJECTIVES[name]

@@ -11,6 +11,8 @@ from torch import nn
 from climb.alignment import Alignment, EmaTeacher
 from climb.nets import Encoded, Network, bottleneck, build_network
 
+NO_OBJECTIVE = torch.tensor(0.0)  # the teacher's loss does not depend on it
+
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
@@ -75,7 +77,7 @@ def test_decay_zero_is_the_previous_step_and_one_the_start(student: Network) -> 
 def test_an_identity_aligner_and_an_equal_teacher_give_minus_one(student: Network) -> None:
     views = torch.randn(2, 6, 3, 16, 16, generator=generator(1))
     # Every row replayed: student and teacher normalise by the same batch.
-    loss = EmaTeacher(student, nn.Identity())(encode(student, views, [0, 1, 2, 3, 4, 5]))
+    loss = EmaTeacher(student, nn.Identity())(encode(student, views, [0, 1, 2, 3, 4, 5]), NO_OBJECTIVE)
     assert loss.item() == pytest.approx(-1.0, abs=1e-5)
 
 
@@ -100,7 +102,51 @@ def test_the_loss_by_hand() -> None:
     )
     # cosines: (0,1).(0,2) = 1; (4,3).(3,4) = 24/25; (1,1).(5,0) = 1/sqrt 2; (1,0).(0,1) = 0
     expected = -(1 + 24 / 25 + 0.5**0.5 + 0) / 4
-    assert EmaTeacher(Picked(), nn.Identity())(encoded).item() == pytest.approx(expected, abs=1e-6)
+    assert EmaTeacher(Picked(), nn.Identity())(encoded, NO_OBJECTIVE).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_all_rows_by_hand_with_or_without_replay() -> None:
+    views = torch.zeros(2, 2, 3, 8, 8)
+    views[:, :, 0, 0, :2] = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [5.0, 0.0]]])
+    embeddings = torch.tensor([[[-1.0, 0.0], [0.0, 1.0]], [[-1.0, -1.0], [1.0, 1.0]]])
+    alignment = EmaTeacher(Picked(), nn.Identity(), rows="all")
+    for replay in ([], [1]):
+        encoded = Encoded(
+            views=views,
+            features=embeddings,
+            embeddings=embeddings,
+            stream_rows=torch.tensor([row for row in range(2) if row not in replay]),
+            replay_rows=torch.tensor(replay, dtype=torch.int64),
+        )
+        # cosines: -1, 1, -1, 1/sqrt 2
+        assert alignment(encoded, NO_OBJECTIVE).item() == pytest.approx((1 - 0.5**0.5) / 4, abs=1e-6)
+
+
+def test_which_rows_decides_when_it_speaks_and_what_it_costs() -> None:
+    replayed, every = EmaTeacher(Picked(), nn.Identity()), EmaTeacher(Picked(), nn.Identity(), rows="all")
+    assert (replayed.needs_replay, every.needs_replay) == (True, False)
+    assert EmaTeacher.needs_replay is True  # one that says otherwise says so for itself alone
+    assert (replayed.forwards(138, 128), every.forwards(138, 128), every.forwards(10, 0)) == (256, 276, 20)
+
+
+@pytest.mark.parametrize("rows", ["replay", "all"])
+def test_the_gradient_by_finite_differences(rows: Literal["replay", "all"]) -> None:
+    alignment = EmaTeacher(Picked(), nn.Linear(2, 2, bias=False), rows=rows).double()
+    views = torch.randn(2, 3, 3, 8, 8, generator=generator(1), dtype=torch.float64)
+
+    def loss(embeddings: torch.Tensor) -> torch.Tensor:
+        encoded = Encoded(
+            views=views,
+            features=embeddings,
+            embeddings=embeddings,
+            stream_rows=torch.tensor([1]),
+            replay_rows=torch.tensor([2, 0]),
+        )
+        value: torch.Tensor = alignment(encoded, NO_OBJECTIVE)
+        return value
+
+    embeddings = torch.randn(2, 3, 2, generator=generator(2), dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, (embeddings,))
 
 
 def test_only_replay_rows_count_wherever_they_lie(student: Network) -> None:
@@ -117,7 +163,7 @@ def test_only_replay_rows_count_wherever_they_lie(student: Network) -> None:
             stream_rows=torch.tensor([row for row in range(6) if row not in replay]),
             replay_rows=torch.tensor(replay),
         )
-        return float(alignment(encoded).item())
+        return float(alignment(encoded, NO_OBJECTIVE).item())
 
     last_three = loss([0, 1, 2, 3, 4, 5], [3, 4, 5], embeddings)
     assert loss([5, 0, 3, 1, 4, 2], [0, 2, 4], embeddings) == pytest.approx(last_three, abs=1e-6)
@@ -132,7 +178,7 @@ def test_gradients_reach_student_and_aligner_but_not_the_teacher(student: Networ
     alignment = EmaTeacher(student, aligner)
     disturb(student, 1)
     views = torch.randn(2, 6, 3, 16, 16, generator=generator(1))
-    alignment(encode(student, views, [2, 3, 4, 5])).backward()
+    alignment(encode(student, views, [2, 3, 4, 5]), NO_OBJECTIVE).backward()
     assert all(p.grad is not None for p in aligner.parameters())
     assert all(p.grad is not None for p in student.parameters())
     assert all(p.grad is None and not p.requires_grad for p in alignment.teacher.parameters())
@@ -154,7 +200,7 @@ def test_averages_parameters_only_and_keeps_statistics_of_its_own(student: Netwo
     assert any(not torch.equal(before[name], buffer) for name, buffer in student.named_buffers())
     alignment.after_step(student)
     assert all(torch.equal(before[name], buffer) for name, buffer in alignment.teacher.named_buffers())
-    alignment(encoded)  # the teacher sees replayed views: its own statistics move
+    alignment(encoded, NO_OBJECTIVE)  # the teacher sees replayed views: its own statistics move
     assert any(not torch.equal(before[name], buffer) for name, buffer in alignment.teacher.named_buffers())
 
 
@@ -163,5 +209,5 @@ def test_an_alignment_has_no_teacher_unless_it_says_so() -> None:
         pass
 
     assert Nothing().teacher is None
-    with pytest.raises(TypeError, match=r"Nothing must define forward\(encoded\)"):
-        Nothing()(None)
+    with pytest.raises(TypeError, match=r"Nothing must define forward\(encoded, objective\)"):
+        Nothing()(None, None)

@@ -157,7 +157,7 @@ def test_a_cifar_folder_that_is_not_one(damage: Prepare, message: str, climb: Cl
         (["--lr", "nan"], ["lr must be above 0 and finite; given nan"]),
         (["--alignment-weight", "-1"], ["alignment_weight must be at least 0 and finite; given -1.0"]),
         (["--replay-batch", "200"], ["replay_batch must be at most half of capacity: 200 > 240 / 2"]),
-        (["--image-size", "4"], ["image_size=4 is impossible", "8 or more"]),
+        (["--image-size", "4"], ["image_size must be at least 8 pixels; given 4"]),
         (["--precision", "tf32", "--device", "cpu"], ["tf32 exists on CUDA devices only"]),
         (["--data", "."], ["dataset 'synthetic' takes no root"]),
         (["--dataset", "folder"], ["dataset 'folder' needs the folder of the images"]),
@@ -190,7 +190,7 @@ def test_a_scenario_that_cannot_be_replayed(content: str, message: str, climb: C
     assert message in said.err
 
 
-@pytest.mark.parametrize(("verb", "named"), [([], "run, recipes, data, doctor"), (["fly"], "fly")])
+@pytest.mark.parametrize(("verb", "named"), [([], "run, report, methods, recipes, data, doctor"), (["fly"], "fly")])
 def test_a_verb_that_is_none(verb: list[str], named: str, climb: Climb) -> None:
     said = climb(*verb)
     assert said.code == 2

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from climb.engine import resolve_device, resolve_precision
-from climb.engine.numerics import numerics, resolve_engine
+from climb.engine.numerics import autocast, numerics, resolve_engine
 from climb.errors import InputError
 
 CPU = torch.device("cpu")
@@ -47,8 +47,8 @@ def test_precisions_and_engines_the_device_has_not() -> None:
 
 def test_bf16_reaches_products_and_only_inside() -> None:
     a = torch.rand(4, 4)
-    with numerics(CPU, "bf16"):
+    with numerics(CPU, "bf16"), autocast(CPU, "bf16"):
         assert (a @ a).dtype == torch.bfloat16
     assert (a @ a).dtype == torch.float32
-    with numerics(CPU, "float32"):
+    with numerics(CPU, "float32"), autocast(CPU, "float32"):
         assert (a @ a).dtype == torch.float32

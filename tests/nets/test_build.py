@@ -21,10 +21,10 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 @pytest.mark.parametrize(
     ("backbone", "feature_dim", "embedding_dim", "bottleneck_dim"),
     [
-        ("auto", 512, 2048, 512),
         ("resnet18", 512, 2048, 512),
         ("resnet34", 512, 2048, 512),
         ("resnet50", 2048, 2048, 512),
+        ("vit-tiny", 192, 2048, 512),
         ("micro", 128, 128, 64),
     ],
 )
@@ -38,8 +38,23 @@ def test_sizes(backbone: str, feature_dim: int, embedding_dim: int, bottleneck_d
 
 
 def test_every_name_is_covered() -> None:
-    assert set(BACKBONES) == {"auto", "micro", "resnet18", "resnet34", "resnet50"}
-    assert same(built("auto"), built("resnet18"))
+    assert set(BACKBONES) == {"micro", "resnet18", "resnet34", "resnet50", "vit-tiny"}
+
+
+def test_auto_is_resolved_before_a_network_is_built() -> None:
+    with pytest.raises(InputError, match=r"unknown backbone 'auto'.*Allowed: .*timm/NAME, vit-tiny"):
+        built("auto")
+
+
+@pytest.mark.parametrize("backbone", ["micro", "vit-tiny"])
+def test_without_the_final_norm_the_network_is_otherwise_the_same(backbone: str) -> None:
+    normed = built(backbone)
+    bare = build_network(backbone, 32, generator=torch.Generator().manual_seed(0), final_norm=False)
+    assert isinstance(normed.projector[-1], nn.BatchNorm1d)
+    assert isinstance(bare.projector[-1], nn.Linear)
+    assert bare.embedding_dim == normed.embedding_dim
+    assert same(bare.encoder, normed.encoder)
+    assert same(bare.projector, normed.projector[:-1])
 
 
 def test_unknown_name_and_impossible_size() -> None:
@@ -55,7 +70,7 @@ def test_micro_takes_any_small_image(image_size: int) -> None:
     assert features.isfinite().all()
 
 
-@pytest.mark.parametrize("backbone", ["micro", "resnet18"])
+@pytest.mark.parametrize("backbone", ["micro", "resnet18", "vit-tiny"])
 def test_weights_depend_on_the_generator_alone(backbone: str) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -71,7 +86,7 @@ def test_one_generator_gives_different_parts_one_after_the_other() -> None:
     assert not same(bottleneck(8, 4, generator=generator), bottleneck(8, 4, generator=generator))
 
 
-@pytest.mark.parametrize("backbone", ["micro", "resnet18"])
+@pytest.mark.parametrize("backbone", ["micro", "resnet18", "vit-tiny"])
 def test_every_parameter_gets_a_gradient(backbone: str) -> None:
     network = built(backbone)
     _, embeddings = network(torch.randn(8, 3, 32, 32))

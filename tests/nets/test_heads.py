@@ -32,6 +32,18 @@ def test_embeddings_of_a_batch_are_standardised() -> None:
     torch.testing.assert_close(embeddings.std(0, correction=0), torch.ones(8), atol=1e-3, rtol=0)
 
 
+def test_without_the_final_norm_embeddings_are_the_last_layers() -> None:
+    normed = projector(16, hidden=32, out=8, generator=generator())
+    bare = projector(16, hidden=32, out=8, generator=generator(), final_norm=False)
+    assert [type(layer) for layer in bare] == [type(layer) for layer in normed][:-1]
+    assert bare[-1].bias is None
+    features = torch.randn(50, 16, generator=generator())
+    embeddings = bare(features)
+    assert embeddings.std(0).max() < 0.9
+    standard = (embeddings - embeddings.mean(0)) / (embeddings.var(0, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(normed(features), standard, atol=1e-5, rtol=1e-4)
+
+
 def test_bottleneck_of_the_paper() -> None:
     head = bottleneck(generator=generator())
     assert [type(layer) for layer in head] == [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear]

@@ -109,7 +109,7 @@ def test_journal_lines_carry_their_batch_in_order(done: Path) -> None:
     lines = Journal(done / "journal.jsonl").read()
     batches = [line["batch"] for line in lines]
     assert batches == sorted(batches)
-    assert {line["event"] for line in lines} == {"floor", "train", "evaluation"}
+    assert {line["event"] for line in lines} == {"start", "floor", "train", "evaluation"}
     assert [line["batch"] for line in lines if line["event"] == "evaluation"] == [7, 14]
     train = [line for line in lines if line["event"] == "train"]
     assert [line["batch"] for line in train] == [1, 7, 11, 14]
@@ -190,15 +190,16 @@ def test_probing_never_changes_training(done: Path, tmp_path: Path, make_config:
     more = execute(both, CPU, tmp_path / "both")
     execute(student, CPU, tmp_path / "student")
     files = {name: tmp_path / name / "model.safetensors" for name in ("both", "student")}
-    first, second = (load_tree(file, kind="encoder")["encoder"] for file in files.values())
-    assert all(first[name].equal(second[name]) for name in first)  # the student, probed by all means or few
+    assert load_tree(files["student"], kind="encoder")["evaluated"] == "student"
+    first, second = (load_tree(file, kind="encoder")["encoder"] for file in (files["both"], done / "model.safetensors"))
+    assert all(first[name].equal(second[name]) for name in first)  # the teacher, probed by all means or few
     losses = [
         [line["objective"] for line in Journal(folder / "journal.jsonl").read("train")]
         for folder in (done, tmp_path / "both", tmp_path / "student")
     ]
     assert losses[0] == losses[1] == losses[2]
-    assert more["evaluated"] == "student"
-    assert more["other"]["evaluated"] == "teacher"
+    assert more["evaluated"] == "teacher"
+    assert more["other"]["evaluated"] == "student"
     shared = {"final_accuracy", "continual_accuracy", "forgetting", "accuracy_matrix", "random_encoder_accuracy"}
     assert shared <= set(more["other"])
     assert 0 <= more["knn_accuracy"] <= 100
@@ -251,4 +252,4 @@ def test_the_checkpoint_stays_when_asked_to(tmp_path: Path, make_config: Make) -
     execute(make_config(), execution, tmp_path / "run")
     state = RunFolder(tmp_path / "run").load_checkpoint()
     assert state is not None
-    assert state["done"] == 13  # the last one before the end
+    assert (state["done"], state["pending"]) == (14, None)  # the end, all evaluated

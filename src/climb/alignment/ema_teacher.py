@@ -1,4 +1,4 @@
-"""Distillation from an exponential moving average of the network, on replayed images (CLA-E, CLIMB)."""
+"""Distillation from an exponential moving average of the network (CLIMB; CLA-E and CLA-b, Cignoni et al., 2025)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,16 @@ from climb.nets import Encoded
 class EmaTeacher(Alignment):
     """A trained head predicts, from each replayed view, what the averaged network says of that view.
 
+    With z the student's embedding of view v of row i, z' the teacher's of the same view and a the head, over both
+    views of r rows::
+
+        L = - 1 / (2 r) * sum over i and v of cos(a(z_iv), z'_iv)
+        teacher <- decay * teacher + (1 - decay) * student
+
+    The rows are the replayed ones (CLIMB, CLA-E), or, for methods without a memory, all of the batch (CLA-b).
+
     The teacher averages parameters only. It runs in train mode: it normalises by the statistics of its own batch and
-    keeps running statistics of its own, which serve when it is evaluated.
+    keeps running statistics of its own, which serve when it is evaluated. Until it has run once it takes the student's.
 
     Args:
         student: the network to follow; the teacher starts as its copy.
@@ -25,6 +33,7 @@ class EmaTeacher(Alignment):
         decay: weight of the old teacher in each average.
         period: average after every gradient "step", or once per stream mini-"batch".
         train_aligner: False freezes the head at its random start, as the released code of the paper does.
+        rows: which rows are held to the teacher: those of the "replay", or "all".
     """
 
     def __init__(
@@ -35,12 +44,17 @@ class EmaTeacher(Alignment):
         decay: float = 0.999,
         period: Literal["step", "batch"] = "step",
         train_aligner: bool = True,
+        rows: Literal["replay", "all"] = "replay",
     ) -> None:
         super().__init__()
         self.aligner = aligner.requires_grad_(train_aligner)
         self._teacher = copy.deepcopy(student).requires_grad_(False)
         self.decay = decay
         self.period = period
+        self.rows = rows
+        self._has_run = False
+        # Of the class it is a default; whether this one has a say without replay depends on its rows.
+        self.needs_replay = rows == "replay"  # type: ignore[misc]
 
     @property
     def teacher(self) -> nn.Module:
@@ -48,16 +62,20 @@ class EmaTeacher(Alignment):
         return self._teacher
 
     def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
-        """Mean of -cos(aligner(z), teacher's z) over both views of the replay rows (equation 1 of the paper)."""
-        views = encoded.views.index_select(1, encoded.replay_rows).flatten(0, 1)
+        """Mean of -cos(aligner(z), teacher's z) over both views of the rows (equation 1 of the paper)."""
+        views, embeddings = encoded.views, encoded.embeddings
+        if self.rows == "replay":
+            views = views.index_select(1, encoded.replay_rows)
+            embeddings = embeddings.index_select(1, encoded.replay_rows)
         with torch.no_grad():
-            _, target = self._teacher(views)
-        predicted = self.aligner(encoded.embeddings.index_select(1, encoded.replay_rows).flatten(0, 1))
-        return -F.cosine_similarity(predicted.float(), target.float(), dim=1).mean()
+            _, target = self._teacher(views.flatten(0, 1))
+        self._has_run = True
+        predicted = self.aligner(embeddings.flatten(0, 1)).to(embeddings.dtype)
+        return -F.cosine_similarity(predicted, target.to(embeddings.dtype), dim=1).mean()
 
     def forwards(self, rows: int, replay_rows: int) -> int:
-        """Both views of the replay rows."""
-        return 2 * replay_rows
+        """Both views of the rows."""
+        return 2 * (replay_rows if self.rows == "replay" else rows)
 
     def after_step(self, student: nn.Module) -> None:
         """Average, if the period says so."""
@@ -68,6 +86,8 @@ class EmaTeacher(Alignment):
         """Average, if the period says so."""
         if self.period == "batch":
             self._average(student)
+        if not self._has_run:
+            torch._foreach_copy_(list(self._teacher.buffers()), list(student.buffers()))
 
     @torch.no_grad()
     def _average(self, student: nn.Module) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from climb.errors import InputError
 
@@ -74,3 +74,23 @@ def simclr(image_size: int) -> Policy:
     (0.0, 0.2)
     """
     return Policy(crop_scale=(0.08, 1.0), blur=0.2) if image_size >= 128 else Policy()
+
+
+def simsiam(image_size: int) -> Policy:
+    """SimSiam's views (Chen and He, 2021): weaker colours than SimCLR's; crop and blur by size as `simclr`.
+
+    >>> simsiam(32).brightness, simsiam(32).saturation, simsiam(32).hue
+    (0.4, 0.4, 0.1)
+    """
+    return replace(simclr(image_size), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
+
+
+def common(image_size: int) -> Policy:
+    """What the views of BYOL, Barlow Twins, VICReg and Osiris share: as `simsiam`, with half its change of saturation.
+
+    Their originals also solarise, and blur the two views unequally; here both views are drawn alike.
+
+    >>> common(32).brightness, common(32).saturation, common(32).hue
+    (0.4, 0.2, 0.1)
+    """
+    return replace(simsiam(image_size), saturation=0.2)

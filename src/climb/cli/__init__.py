@@ -24,10 +24,11 @@ def run_command(argv: Sequence[str]) -> int:
     from climb.cli.doctor import doctor
     from climb.cli.methods import methods
     from climb.cli.recipes import recipes
+    from climb.cli.report import report
     from climb.cli.run import run
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    verbs = {"run": run, "methods": methods, "recipes": recipes, "data": data, "doctor": doctor}
+    verbs = {"run": run, "report": report, "methods": methods, "recipes": recipes, "data": data, "doctor": doctor}
     try:
         tyro.extras.subcommand_cli_from_dict(
             verbs,

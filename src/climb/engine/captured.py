@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 WARM_UPS = 5  # eager calls of a shape before it is captured: libraries choose their kernels and allocate meanwhile
+MOST_CAPTURES = 6  # shapes held as graphs, each with memory of its own; further shapes stay eager
 
 Tensors = tuple[torch.Tensor, ...]
 Function = Callable[..., Tensors]
@@ -30,11 +31,16 @@ class Captured:
 
     Args:
         function: what to capture.
+        device: the CUDA device it runs on.
         generators: random generators that it draws from.
     """
 
-    def __init__(self, function: Function, *, generators: tuple[torch.Generator, ...] = ()) -> None:
+    def __init__(
+        self, function: Function, *, device: torch.device, generators: tuple[torch.Generator, ...] = ()
+    ) -> None:
         self._function = function
+        self._device = device
+        self._side: torch.cuda.Stream | None = None
         self._generators = generators
         self._calls: Counter[tuple[torch.Size, ...]] = Counter()
         self._captures: dict[tuple[torch.Size, ...], _Capture] = {}
@@ -43,23 +49,25 @@ class Captured:
         """The function's outputs."""
         shapes = tuple(tensor.shape for tensor in inputs)
         self._calls[shapes] += 1
-        if self._calls[shapes] <= WARM_UPS:
-            return self._on_a_side_stream(inputs)
-        if shapes not in self._captures:
-            self._captures[shapes] = self._capture(inputs)
-        capture = self._captures[shapes]
-        for static, given in zip(capture.inputs, inputs, strict=True):
-            static.copy_(given)
-        capture.graph.replay()
-        return capture.outputs
+        with torch.cuda.device(self._device):
+            if shapes not in self._captures:
+                if self._calls[shapes] <= WARM_UPS or len(self._captures) >= MOST_CAPTURES:
+                    return self._on_a_side_stream(inputs)
+                self._captures[shapes] = self._capture(inputs)
+            capture = self._captures[shapes]
+            for static, given in zip(capture.inputs, inputs, strict=True):
+                static.copy_(given)
+            capture.graph.replay()
+            return capture.outputs
 
     def _on_a_side_stream(self, inputs: Tensors) -> Tensors:
         # What autograd allocates on the default stream could not be captured later.
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        if self._side is None:
+            self._side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._side):
             outputs = self._function(*inputs)
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(self._side)
         return outputs
 
     def _capture(self, inputs: Tensors) -> _Capture:

@@ -72,14 +72,15 @@ class Engine:
         self._generator = torch_generator(seed, "augmentation", device)
         self._no_targets = torch.zeros(0, device=device)
         self._replayed = False
+        self._rows_of_mask: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = {}
         self._eager_step = TrainStep(
             parts, augment, config, generator=self._generator, precision=precision, device=device
         )
         self._step: Function = self._eager_step
         self._embed: Function = self._embed_plain
         if kind == "captured":
-            self._step = Captured(self._eager_step, generators=(self._generator,))
-            self._embed = Captured(self._embed_plain)
+            self._step = Captured(self._eager_step, device=device, generators=(self._generator,))
+            self._embed = Captured(self._embed_plain, device=device)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -96,8 +97,7 @@ class Engine:
             parts.alignment.before_batch(parts.network)
         for pass_number in range(self.passes()):
             batch = parts.batch(stream, memory, self.config, pass_number)
-            stream_rows = (~batch.is_replay).nonzero().flatten().to(self.device, non_blocking=True)
-            replay_rows = batch.is_replay.nonzero().flatten().to(self.device, non_blocking=True)
+            stream_rows, replay_rows = self._rows(batch.is_replay)
             if len(batch.ids) > 0 and not self._replayed:
                 self._replayed = True
                 parts.objective.on_first_replay(parts.network)
@@ -117,6 +117,16 @@ class Engine:
         # Copies: a captured step writes its next losses over these.
         return Observation(objective=objective.clone(), alignment=alignment.clone(), report=report)
 
+    def _rows(self, is_replay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Indices of the stream and the replay rows, on the device. Masks repeat, so the last ones are kept."""
+        key = is_replay.numpy().tobytes()
+        if key not in self._rows_of_mask:
+            if len(self._rows_of_mask) >= 64:
+                self._rows_of_mask.clear()
+            rows = ((~is_replay).nonzero().flatten(), is_replay.nonzero().flatten())
+            self._rows_of_mask[key] = (rows[0].to(self.device), rows[1].to(self.device))
+        return self._rows_of_mask[key]
+
     def passes(self) -> int:
         """Gradient steps of the next mini-batch.
 
@@ -135,7 +145,7 @@ class Engine:
     def embed(self, images: torch.Tensor) -> torch.Tensor:
         """Embeddings (n, d) of plain uint8 images in eval mode, in the space the memory asks for; counted."""
         self.budget.forward_only += len(images)
-        return self._embed(images.to(self.device))[0]
+        return self._embed(images.to(self.device))[0].clone()  # a captured forward writes over its output
 
     @torch.no_grad()
     def _embed_plain(self, images: torch.Tensor) -> tuple[torch.Tensor]:

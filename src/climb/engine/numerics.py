@@ -21,11 +21,13 @@ def resolve_device(name: str) -> torch.device:
     device(type='cpu')
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"  # mps on request only: it is untested
     try:
         device = torch.device(name)
     except RuntimeError:
         raise InputError(f"unknown device '{name}'. Allowed: auto, cpu, cuda, cuda:N, mps") from None
+    if device.type == "cuda" and torch.cuda.is_available() and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device '{name}' was asked for, but torch sees {torch.cuda.device_count()} CUDA device(s)")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device '{name}' was asked for, but torch sees no CUDA device; type --device cpu")
     if device.type == "mps" and not torch.backends.mps.is_available():
@@ -59,12 +61,8 @@ def resolve_engine(name: str, device: torch.device) -> EngineKind:
 
 @contextmanager
 def numerics(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Run networks under ``precision``; losses and statistics stay float32."""
-    if precision == "bf16":
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            yield
-        return
-    if device.type != "cuda":
+    """Forward and backward under ``precision``; `autocast` goes around the forward alone."""
+    if device.type != "cuda" or precision == "bf16":
         yield
         return
     # torch makes the second attribute at import, where type checkers do not see it.
@@ -77,3 +75,8 @@ def numerics(device: torch.device, precision: Precision) -> Iterator[None]:
     finally:
         for switch, value in zip(switches, before, strict=True):
             switch.fp32_precision = value
+
+
+def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+    """A forward in bf16 where that is the precision; losses and statistics stay float32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

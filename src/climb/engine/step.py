@@ -10,7 +10,7 @@ from torch import nn
 
 from climb.augment import Augment
 from climb.config import LearnerConfig
-from climb.engine.numerics import Precision, numerics
+from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.errors import ClimbError
 from climb.nets import Encoded
@@ -63,7 +63,8 @@ class TrainStep:
         views, stream_rows, replay_rows = mixed.views, mixed.stream_rows, mixed.replay_rows
         rows, replay = views.shape[1], len(replay_rows) > 0
         with numerics(self.device, self.precision):
-            features, embeddings = parts.network(views.flatten(0, 1))
+            with autocast(self.device, self.precision):
+                features, embeddings = parts.network(views.flatten(0, 1))
             encoded = Encoded(
                 views=views,
                 features=features.float().view(2, rows, -1),
@@ -72,15 +73,15 @@ class TrainStep:
                 replay_rows=replay_rows,
                 targets=targets if targets.numel() else None,
             )
-            with torch.autocast(self.device.type, enabled=False):
-                objective = parts.objective(encoded)
+            loss = objective = parts.objective(encoded)
             align = None
             if parts.alignment is not None and (replay or not parts.alignment.needs_replay):
-                align = parts.alignment(encoded, objective.detach())
-        loss = objective if align is None else objective + self.config.alignment_weight * align
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
+                with autocast(self.device, self.precision):
+                    align = parts.alignment(encoded, objective.detach())
+                loss = objective + self.config.alignment_weight * align
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimizer.step()
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
@@ -108,7 +109,7 @@ class TrainStep:
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for."""
         space = self.parts.memory.space if self.parts.memory is not None else None
-        with numerics(self.device, self.precision):
+        with numerics(self.device, self.precision), autocast(self.device, self.precision):
             features, embeddings = self.parts.network(inputs)
         output: torch.Tensor = features if space == "backbone" else embeddings
         return output.float()

@@ -6,6 +6,8 @@ from climb.memory.centroid import CentroidMemory, Tier
 from climb.memory.check import check_memory
 from climb.memory.contract import InsertReport, Memory, ReplayBatch
 from climb.memory.fifo import FifoMemory
+from climb.memory.minred import MinRedMemory
+from climb.memory.part_and_select import PartAndSelectMemory
 from climb.memory.reference import ReferenceMemory
 from climb.memory.reservoir import ReservoirMemory
 
@@ -14,6 +16,8 @@ __all__ = [
     "FifoMemory",
     "InsertReport",
     "Memory",
+    "MinRedMemory",
+    "PartAndSelectMemory",
     "ReferenceMemory",
     "ReplayBatch",
     "ReservoirMemory",

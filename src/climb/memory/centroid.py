@@ -17,13 +17,12 @@ import torch
 from climb.errors import InputError, unknown
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.geometry import BatchGeometry
-from climb.memory.pool import IdPool
+from climb.memory.ledger import FREE, LTM, STM, Ledger
 from climb.memory.store import ImageStore, check_images
 from climb.memory.window import DistanceWindow
 from climb.precision import full_float32
 from climb.seeds import numpy_generator
 
-FREE, STM, LTM = 0, 1, 2
 EVENTS = ("created", "evicted", "promoted", "merged", "pruned")
 EVENTS_KEPT = 65_536  # the most recent ones: a stream may be endless, the memory is not
 
@@ -112,24 +111,18 @@ class CentroidMemory:
         self.capacity = capacity
         self.image_shape = tuple(image_shape)
         self.embedding_dim = embedding_dim
-        self._limits = {STM: stm_centroids, LTM: ltm_centroids}
+        self._stm_centroids = stm_centroids
+        self._ltm_centroids = ltm_centroids
         self._full = images_per_centroid
         self._stm_rate = stm_rate
         self._ltm_accept = ltm_accept
         self._prune_kind = prune
 
-        # One row per centroid, short-term and long-term alike: promotion changes the tier, not the row.
-        # L + K rows suffice, since a promotion that overfills the long-term memory has just left the short-term one.
         rows = stm_centroids + ltm_centroids
         self._values = torch.zeros((rows, embedding_dim), dtype=torch.float32, device=device)
-        self._tier = np.zeros(rows, dtype=np.int8)
-        self._updated = np.zeros(rows, dtype=np.int64)
-        self._centroid = np.full(rows, -1, dtype=np.int64)
-        self._held: list[list[int]] = [[] for _ in range(rows)]  # image ids by row, anchor first
-        self._pools = {STM: IdPool(), LTM: IdPool()}
-        self._row_of: dict[int, int] = {}  # image id -> row; who is stored
-        self._slot_of: dict[int, int] = {}  # image id -> slot of the store
+        self._ledger = Ledger(rows)
         self._store = ImageStore(capacity, self.image_shape, device)
+        self._slot_of: dict[int, int] = {}  # image id -> slot of the store
 
         self._window = DistanceWindow(size=window, quantile=novelty_percentile)
         self._stm_was_full = False
@@ -139,10 +132,10 @@ class CentroidMemory:
         self._insertion = numpy_generator(seed, "memory")
         self._replay = numpy_generator(seed, "replay")
 
-    # -- what one can ask ------------------------------------------------------------------------------------------
+    # -- what one can ask ----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._row_of)
+        return len(self._ledger)
 
     @property
     def nbytes(self) -> int:
@@ -171,14 +164,25 @@ class CentroidMemory:
     def summary(self) -> dict[str, float]:
         """The numbers worth a plot."""
         return {
-            "stm_images": len(self._pools[STM]),
-            "ltm_images": len(self._pools[LTM]),
-            "stm_centroids": int((self._tier == STM).sum()),
-            "ltm_centroids": int((self._tier == LTM).sum()),
+            "stm_images": len(self._ledger.pools[STM]),
+            "ltm_images": len(self._ledger.pools[LTM]),
+            "stm_centroids": self._ledger.count(STM),
+            "ltm_centroids": self._ledger.count(LTM),
             "threshold": self.threshold,
         }
 
-    # -- the contract ----------------------------------------------------------------------------------------------
+    def _snapshot(self, tier: int) -> Tier:
+        ledger = self._ledger
+        rows = ledger.rows(tier)
+        return Tier(
+            values=self._values[torch.tensor(rows, dtype=torch.int64, device=self._values.device)],
+            counts=torch.tensor([len(ledger.held[row]) for row in rows], dtype=torch.int64),
+            ids=[list(ledger.held[row]) for row in rows],
+            updated=torch.from_numpy(ledger.updated[rows]),
+            centroids=torch.from_numpy(ledger.centroid[rows]),
+        )
+
+    # -- the contract --------------------------------------------------------------------------------------------
 
     def insert(
         self, images: torch.Tensor, embeddings: torch.Tensor | None, *, embed: Embed | None = None
@@ -196,7 +200,8 @@ class CentroidMemory:
         for image in range(images.shape[0]):
             self._insert_one(image, geometry, tally)
         geometry.flush()
-        kept = [number for number in range(first, self._seen) if number in self._row_of]
+        # Only now are images copied: those that came and went within the mini-batch never take a slot.
+        kept = [number for number in range(first, self._seen) if number in self._ledger.row_of]
         rows = torch.tensor([number - first for number in kept], dtype=torch.int64).to(images.device)
         slots = self._store.put(images.index_select(0, rows).to(self._values.device))
         self._slot_of.update(zip(kept, slots, strict=True))
@@ -206,9 +211,9 @@ class CentroidMemory:
         """``n`` different stored images, half of them long-term; where one side is short the other fills."""
         if len(self) < max(n, 1):
             return None
-        from_ltm = min(n // 2, len(self._pools[LTM]))
-        from_stm = min(n - from_ltm, len(self._pools[STM]))
-        ids = self._pools[LTM].draw(n - from_stm, self._replay) + self._pools[STM].draw(from_stm, self._replay)
+        short, long = self._ledger.pools[STM], self._ledger.pools[LTM]
+        from_stm = min(n - min(n // 2, len(long)), len(short))
+        ids = long.draw(n - from_stm, self._replay) + short.draw(from_stm, self._replay)
         images = self._store.get([self._slot_of[image] for image in ids])
         return ReplayBatch(images=images, ids=torch.tensor(ids, dtype=torch.int64))
 
@@ -217,7 +222,7 @@ class CentroidMemory:
 
         Blending them one by one would depend on their order; this is the closed form that does not.
         """
-        rows = [self._row_of.get(image, -1) for image in ids.tolist()]
+        rows = [self._ledger.row_of.get(image, -1) for image in ids.tolist()]
         touched = sorted({row for row in rows if row >= 0})
         if not touched:
             return
@@ -225,26 +230,25 @@ class CentroidMemory:
         weights = np.zeros((len(touched), len(rows)), dtype=np.float32)
         for column, row in enumerate(rows):
             if row >= 0:
-                weights[place[row], column] = 0.5 / len(self._held[row])
+                weights[place[row], column] = 0.5 / len(self._ledger.held[row])
         device = self._values.device
         keep = torch.from_numpy(1.0 - weights.sum(axis=1, keepdims=True)).to(device, non_blocking=True)
         index = torch.tensor(touched).to(device, non_blocking=True)
+        pull = torch.from_numpy(weights).to(device, non_blocking=True)
         with full_float32():
-            pull = torch.from_numpy(weights).to(device, non_blocking=True) @ embeddings.detach().to(
-                device, torch.float32
-            )
-        self._values.index_copy_(0, index, keep * self._values[index] + pull)
+            moved = keep * self._values[index] + pull @ embeddings.detach().to(device, torch.float32)
+        self._values.index_copy_(0, index, moved)
 
-    # -- Algorithm 1, one image --------------------------------------------------------------------------------------
+    # -- Algorithm 1, one image ----------------------------------------------------------------------------------
 
     def _insert_one(self, image: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
-        number = self._seen
+        ledger, number = self._ledger, self._seen
         self._seen += 1
 
         # Step 1: the nearest centroid.
         nearest, distance = -1, float("nan")
-        if self._tier.any():
-            distances = np.where(self._tier == FREE, np.inf, geometry.distances(image))
+        if ledger.tier.any():
+            distances = np.where(ledger.tier == FREE, np.inf, geometry.distances(image))
             nearest = int(distances.argmin())
             distance = float(distances[nearest])
 
@@ -252,16 +256,16 @@ class CentroidMemory:
         joined_stm = False
         if not self._stm_was_full or distance > self.threshold:
             self._create(number, image, geometry, tally)
-        elif self._tier[nearest] == STM:
-            self._hold(number, nearest)
+        elif ledger.tier[nearest] == STM:
+            ledger.hold(number, nearest)
             geometry.move(nearest, image, self._stm_rate)
             tally["joined"] += 1
             joined_stm = True
-        elif len(self._held[nearest]) < self._full:
-            self._hold(number, nearest)
+        elif len(ledger.held[nearest]) < self._full:
+            ledger.hold(number, nearest)
             tally["joined"] += 1
         elif self._insertion.random() < self._ltm_accept:
-            self._replace(number, nearest, int(self._insertion.integers(self._full)))
+            self._release([ledger.replace(number, nearest, int(self._insertion.integers(self._full)))])
             tally["replaced"] += 1
         else:
             tally["rejected"] += 1
@@ -271,7 +275,7 @@ class CentroidMemory:
             self._window.append(distance)
 
         # Step 4: promotion.
-        if joined_stm and len(self._held[nearest]) == self._full:
+        if joined_stm and len(ledger.held[nearest]) == self._full:
             self._promote(number, nearest, geometry, tally)
 
         # Step 5: pruning.
@@ -279,138 +283,74 @@ class CentroidMemory:
             self._prune(number, tally)
 
     def _create(self, number: int, image: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
-        if (self._tier == STM).sum() == self._limits[STM]:
-            self._evict(self._least_recent(), number, tally)
-        row = int(np.flatnonzero(self._tier == FREE)[0])
-        self._tier[row] = STM
-        self._centroid[row] = self._created
+        ledger = self._ledger
+        if ledger.count(STM) == self._stm_centroids:
+            self._evict(ledger.least_recent(), number, tally)
+        row = ledger.open(self._created)
         self._created += 1
-        self._hold(number, row)
+        ledger.hold(number, row)
         geometry.create(row, image)
         self._log(number, "created", row)
         tally["novel"] += 1
-        if (self._tier == STM).sum() == self._limits[STM]:
-            self._stm_was_full = True
+        self._stm_was_full = self._stm_was_full or ledger.count(STM) == self._stm_centroids
 
     def _promote(self, number: int, row: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
-        for image in self._held[row]:
-            self._pools[STM].remove(image)
-            self._pools[LTM].add(image)
-        self._tier[row] = LTM
+        ledger = self._ledger
+        ledger.promote(row)
         self._log(number, "promoted", row)
         tally["promoted"] += 1
-        long_term = self._rows(LTM)
-        if len(long_term) > self._limits[LTM]:
-            survivor, absorbed = geometry.merge_closest(long_term)
-            pool = self._held[survivor] + self._held[absorbed]
-            if len(pool) > self._full:
-                keep = set(self._insertion.choice(len(pool), size=self._full, replace=False).tolist())
-                for position, image in enumerate(pool):
-                    if position not in keep:
-                        self._forget(image)
-                pool = [image for position, image in enumerate(pool) if position in keep]
-            for image in pool:
-                self._row_of[image] = survivor
-            self._held[survivor] = pool
-            self._updated[survivor] = max(self._updated[survivor], self._updated[absorbed])
-            self._log(number, "merged", absorbed)
-            self._free_row(absorbed)
-            tally["merged"] += 1
+        long_term = ledger.rows(LTM)
+        if len(long_term) <= self._ltm_centroids:
+            return
+        survivor, absorbed = geometry.merge_closest(long_term)
+        self._log(number, "merged", absorbed)
+        ledger.absorb(survivor, absorbed)
+        pooled = len(ledger.held[survivor])
+        if pooled > self._full:
+            keep = self._insertion.choice(pooled, size=self._full, replace=False)
+            self._release(ledger.keep_only(survivor, keep.tolist()))
+        tally["merged"] += 1
 
     def _prune(self, number: int, tally: Counter[str]) -> None:
+        ledger = self._ledger
         tally["pruned"] += 1
         if self._prune_kind == "anchor":
             self._events.append((number, "pruned", -1))
-            for row in self._rows(STM):
-                for image in self._held[row][1:]:
-                    self._forget(image)
-                del self._held[row][1:]
+            for row in ledger.rows(STM):
+                self._release(ledger.keep_only(row, [0]))
             return
         while len(self) > self.capacity:
-            row = self._least_recent()
+            row = ledger.least_recent()
             self._log(number, "pruned", row)
-            while self._held[row] and len(self) > self.capacity:
-                self._forget(self._held[row].pop())
-            if not self._held[row]:
+            left = max(0, len(ledger.held[row]) - (len(self) - self.capacity))
+            self._release(ledger.keep_only(row, list(range(left))))
+            if left == 0:
                 self._evict(row, number, tally)
 
-    # -- bookkeeping -------------------------------------------------------------------------------------------------
-
-    def _least_recent(self) -> int:
-        return int(np.where(self._tier == STM, self._updated, np.iinfo(np.int64).max).argmin())
-
-    def _rows(self, tier: int) -> list[int]:
-        """Rows of a tier, oldest centroid first."""
-        rows = np.flatnonzero(self._tier == tier)
-        ordered: list[int] = rows[np.argsort(self._centroid[rows])].tolist()
-        return ordered
-
-    def _hold(self, number: int, row: int) -> None:
-        self._held[row].append(number)
-        self._row_of[number] = row
-        self._pools[int(self._tier[row])].add(number)
-        self._updated[row] = number
-
-    def _replace(self, number: int, row: int, position: int) -> None:
-        self._forget(self._held[row][position])
-        self._held[row][position] = number
-        self._row_of[number] = row
-        self._pools[LTM].add(number)
-        self._updated[row] = number
-
-    def _forget(self, image: int) -> None:
-        """The image leaves the memory; the caller takes it off its centroid's list."""
-        row = self._row_of.pop(image)
-        self._pools[int(self._tier[row])].remove(image)
-        slot = self._slot_of.pop(image, None)  # an image of the mini-batch being inserted has no slot yet
-        if slot is not None:
-            self._store.release([slot])
-
     def _evict(self, row: int, number: int, tally: Counter[str]) -> None:
-        for image in self._held[row]:
-            self._forget(image)
+        self._release(self._ledger.keep_only(row, []))
         self._log(number, "evicted", row)
-        self._free_row(row)
+        self._ledger.close(row)
         tally["evicted"] += 1
 
-    def _free_row(self, row: int) -> None:
-        self._tier[row] = FREE
-        self._centroid[row] = -1
-        self._held[row] = []
+    def _release(self, images: list[int]) -> None:
+        """Give the slots of images that left back; images of the mini-batch being inserted have none yet."""
+        self._store.release([self._slot_of.pop(image) for image in images if image in self._slot_of])
 
     def _log(self, number: int, kind: str, row: int) -> None:
-        self._events.append((number, kind, int(self._centroid[row])))
+        self._events.append((number, kind, int(self._ledger.centroid[row])))
 
-    def _snapshot(self, tier: int) -> Tier:
-        rows = self._rows(tier)
-        return Tier(
-            values=self._values[torch.tensor(rows, dtype=torch.int64, device=self._values.device)],
-            counts=torch.tensor([len(self._held[row]) for row in rows], dtype=torch.int64),
-            ids=[list(self._held[row]) for row in rows],
-            updated=torch.from_numpy(self._updated[rows]),
-            centroids=torch.from_numpy(self._centroid[rows]),
-        )
-
-    # -- state -------------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes. Images are listed in the order of the two sampling pools."""
-        stored = self._pools[STM].ids + self._pools[LTM].ids
+        events = [(number, EVENTS.index(kind), centroid) for number, kind, centroid in self._events]
         return {
-            "images": self._store.get([self._slot_of[image] for image in stored]),
-            "stm_pool": torch.tensor(self._pools[STM].ids, dtype=torch.int64),
-            "ltm_pool": torch.tensor(self._pools[LTM].ids, dtype=torch.int64),
-            "held": torch.tensor([image for held in self._held for image in held], dtype=torch.int64),
-            "counts": torch.tensor([len(held) for held in self._held], dtype=torch.int64),
+            "images": self._store.get([self._slot_of[image] for image in self._ledger.stored()]),
             "values": self._values.clone(),
-            "tier": torch.from_numpy(self._tier.copy()),
-            "updated": torch.from_numpy(self._updated.copy()),
-            "centroid": torch.from_numpy(self._centroid.copy()),
+            **self._ledger.state_dict(),
             "window": torch.tensor(self._window.distances(), dtype=torch.float64),
-            "events": torch.tensor(
-                [(number, EVENTS.index(kind), centroid) for number, kind, centroid in self._events],
-                dtype=torch.int64,
-            ).reshape(-1, 3),
+            "events": torch.tensor(events, dtype=torch.int64).reshape(-1, 3),
             "stm_was_full": self._stm_was_full,
             "seen": self._seen,
             "created": self._created,
@@ -427,15 +367,10 @@ class CentroidMemory:
                 f"this one has {tuple(self._values.shape)} and room for {self.capacity}"
             )
         self._values.copy_(state["values"])
-        self._tier[:] = state["tier"].cpu().numpy()
-        self._updated[:] = state["updated"].cpu().numpy()
-        self._centroid[:] = state["centroid"].cpu().numpy()
-        self._pools = {STM: IdPool(state["stm_pool"].tolist()), LTM: IdPool(state["ltm_pool"].tolist())}
-        self._held = [part.tolist() for part in state["held"].split(state["counts"].tolist())]
-        self._row_of = {image: row for row, held in enumerate(self._held) for image in held}
+        self._ledger.load_state_dict(state)
         self._store.clear()
         slots = self._store.put(images.to(self._values.device))
-        self._slot_of = dict(zip(self._pools[STM].ids + self._pools[LTM].ids, slots, strict=True))
+        self._slot_of = dict(zip(self._ledger.stored(), slots, strict=True))
         self._window.clear()
         self._window.extend(state["window"].tolist())
         self._events.clear()

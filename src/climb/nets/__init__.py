@@ -6,12 +6,14 @@ bit, whatever else has drawn random numbers before.
 
 from __future__ import annotations
 
-from climb.nets.build import BACKBONES, build_network
+from climb.nets.build import BACKBONES, build_network, check_backbone
 from climb.nets.encoded import Encoded
-from climb.nets.heads import bottleneck, projector
+from climb.nets.heads import bottleneck, plain_projector, projector
 from climb.nets.micro import MicroNet, micronet
 from climb.nets.network import Network
 from climb.nets.resnet import ResNet, load_torchvision, resnet18, resnet34, resnet50
+from climb.nets.timm_model import TimmModel, timm_model
+from climb.nets.vit import VisionTransformer, vit_tiny
 
 __all__ = [
     "BACKBONES",
@@ -19,12 +21,18 @@ __all__ = [
     "MicroNet",
     "Network",
     "ResNet",
+    "TimmModel",
+    "VisionTransformer",
     "bottleneck",
     "build_network",
+    "check_backbone",
     "load_torchvision",
     "micronet",
+    "plain_projector",
     "projector",
     "resnet18",
     "resnet34",
     "resnet50",
+    "timm_model",
+    "vit_tiny",
 ]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 
 from climb.errors import InputError, unknown
 from climb.nets.heads import projector
-from climb.nets.micro import MicroNet, micronet
+from climb.nets.micro import micronet
 from climb.nets.network import Network
-from climb.nets.resnet import ResNet, resnet18, resnet34, resnet50
+from climb.nets.resnet import resnet18, resnet34, resnet50
+from climb.nets.timm_model import PREFIX, timm_model
+from climb.nets.vit import vit_tiny
 
 SMALLEST_IMAGE = 8
 """Below this side, in pixels, nothing is left of an image before the last layer."""
@@ -19,26 +23,23 @@ SMALLEST_IMAGE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class _Backbone:
-    encoder: Callable[[int, torch.Generator], ResNet | MicroNet]
-    hidden: int
-    embedding_dim: int
-    bottleneck_dim: int
+    encoder: Callable[[int, torch.Generator], Any]
+    """Image size and generator to a module with ``feature_dim``."""
+    hidden: int = 512
+    embedding_dim: int = 2048
+    bottleneck_dim: int = 512
 
 
-def _resnet(make: Callable[..., ResNet]) -> _Backbone:
-    return _Backbone(
-        encoder=lambda image_size, generator: make(image_size, generator=generator),
-        hidden=512,
-        embedding_dim=2048,
-        bottleneck_dim=512,
-    )
+def _sized(make: Callable[..., Any]) -> _Backbone:
+    """A backbone made for an image size, under the paper's heads."""
+    return _Backbone(encoder=lambda image_size, generator: make(image_size, generator=generator))
 
 
 _BACKBONES = {
-    "auto": _resnet(resnet18),
-    "resnet18": _resnet(resnet18),
-    "resnet34": _resnet(resnet34),
-    "resnet50": _resnet(resnet50),
+    "resnet18": _sized(resnet18),
+    "resnet34": _sized(resnet34),
+    "resnet50": _sized(resnet50),
+    "vit-tiny": _sized(vit_tiny),
     "micro": _Backbone(
         encoder=lambda _, generator: micronet(generator=generator),
         hidden=128,
@@ -48,24 +49,43 @@ _BACKBONES = {
 }
 
 BACKBONES = tuple(_BACKBONES)
-"""The names ``build_network`` knows; ``auto`` is ``resnet18``."""
+"""The names ``build_network`` knows beside those that start with ``timm/``."""
 
 
-def build_network(backbone: str, image_size: int, *, generator: torch.Generator) -> Network:
+def build_network(backbone: str, image_size: int, *, generator: torch.Generator, final_norm: bool = True) -> Network:
     """The network called ``backbone`` for square images of ``image_size`` pixels.
 
-    Its weights are drawn from ``generator``, a CPU one, and depend on nothing else.
+    ``"timm/NAME"`` is timm's model NAME and needs the extra ``climb-ssl[timm]``. The weights are drawn from
+    ``generator``, a CPU one, and depend on nothing else. ``final_norm=False`` leaves out the projector's last batch
+    norm, as Barlow Twins and VICReg want it.
 
     >>> network = build_network("micro", 32, generator=torch.Generator().manual_seed(0))
     >>> features, embeddings = network(torch.zeros(2, 3, 32, 32))
     >>> features.shape, embeddings.shape
     (torch.Size([2, 128]), torch.Size([2, 128]))
     """
-    if backbone not in _BACKBONES:
-        raise unknown("backbone", backbone, _BACKBONES)
+    parts = _named(backbone)
     if image_size < SMALLEST_IMAGE:
         raise InputError(f"image_size is {image_size}; it must be at least {SMALLEST_IMAGE} pixels")
-    parts = _BACKBONES[backbone]
     encoder = parts.encoder(image_size, generator)
-    head = projector(encoder.feature_dim, parts.hidden, parts.embedding_dim, generator=generator)
-    return Network(encoder, head, embedding_dim=parts.embedding_dim, bottleneck_dim=parts.bottleneck_dim)
+    head = projector(encoder.feature_dim, parts.hidden, parts.embedding_dim, generator=generator, final_norm=final_norm)
+    return Network(
+        encoder,
+        head,
+        feature_dim=encoder.feature_dim,
+        embedding_dim=parts.embedding_dim,
+        bottleneck_dim=parts.bottleneck_dim,
+    )
+
+
+def check_backbone(backbone: str) -> None:
+    """Refuse a name that `build_network` does not know; timm's own names are checked by timm."""
+    if not backbone.startswith(PREFIX) and backbone not in _BACKBONES:
+        raise unknown("backbone", backbone, [*_BACKBONES, f"{PREFIX}NAME"])
+
+
+def _named(backbone: str) -> _Backbone:
+    if backbone.startswith(PREFIX):
+        return _sized(partial(timm_model, backbone.removeprefix(PREFIX)))
+    check_backbone(backbone)
+    return _BACKBONES[backbone]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from climb.nets.micro import MicroNet
-from climb.nets.resnet import ResNet
-
 
 class Network(nn.Module):
     """Normalised images ``(n, 3, H, W)`` to the encoder's features and the projector's embeddings."""
@@ -21,12 +18,12 @@ class Network(nn.Module):
     """The hidden width that suits an aligner or predictor of these embeddings."""
 
     def __init__(
-        self, encoder: ResNet | MicroNet, projector: nn.Sequential, *, embedding_dim: int, bottleneck_dim: int
+        self, encoder: nn.Module, projector: nn.Module, *, feature_dim: int, embedding_dim: int, bottleneck_dim: int
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.projector = projector
-        self.feature_dim = encoder.feature_dim
+        self.feature_dim = feature_dim
         self.embedding_dim = embedding_dim
         self.bottleneck_dim = bottleneck_dim
 

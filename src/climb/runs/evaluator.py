@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from climb.config import EvaluationConfig
+from climb.config import Network as ProbedNetwork
 from climb.datasets import Dataset
 from climb.engine import Engine
-from climb.engine.numerics import numerics
+from climb.engine.numerics import autocast, numerics
 from climb.evaluation import (
     Labelled,
     LinearProbeConfig,
@@ -29,10 +30,13 @@ NEIGHBOURS = 50
 class Evaluator:
     """Probes the student, its teacher or both. Never changes a network or anyone's random numbers."""
 
-    def __init__(self, config: EvaluationConfig, data: Dataset, stream: Stream, *, seed: int) -> None:
+    def __init__(
+        self, config: EvaluationConfig, data: Dataset, stream: Stream, *, main: ProbedNetwork, seed: int
+    ) -> None:
         self._config = config
         self._data = data
         self._stream = stream
+        self._main = main  # which network comes first when both are probed
         self._seed = seed
 
     def networks(self, engine: Engine) -> dict[str, Network]:
@@ -42,7 +46,8 @@ class Evaluator:
         found = {"student": engine.parts.network}
         if isinstance(teacher, Network):
             found["teacher"] = teacher
-        wanted = ["student", "teacher"] if self._config.network == "both" else [self._config.network]
+        both = ["teacher", "student"] if self._main == "teacher" else ["student", "teacher"]
+        wanted = both if self._config.network == "both" else [self._config.network]
         return {name: found[name] for name in wanted if name in found} or {"student": found["student"]}
 
     def rows(self, engine: Engine, after: int) -> dict[str, Row]:
@@ -80,8 +85,14 @@ class Evaluator:
 
     def _features(self, engine: Engine, network: Network) -> Labelled:
         def extract(images: torch.Tensor) -> torch.Tensor:
-            with numerics(engine.device, engine.precision):
-                return extract_features(network.encoder, images, engine.augment.plain, device=engine.device)
+            with numerics(engine.device, engine.precision), autocast(engine.device, engine.precision):
+                return extract_features(
+                    network.encoder,
+                    images,
+                    engine.augment.plain,
+                    batch_size=max(32, min(1024, 2**23 // images.shape[-1] ** 2)),  # as much memory at any size
+                    device=engine.device,
+                )
 
         return Labelled(
             train_features=extract(self._data.train.images),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from climb.config import Execution, RunConfig, to_dict
 from climb.errors import InputError
+from climb.files import write_json
 from climb.runs.journal import Journal
-from climb.state import load_tree, save_tree, write_json
+from climb.state import load_tree, save_tree
 
 FORMAT_VERSION = 1
 
@@ -27,10 +29,12 @@ class RunFolder:
 
     def check(self, config: RunConfig) -> None:
         """Refuse a folder that holds something else than this configuration's run. Writes nothing."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file; --out must name a folder")
         if self.config_path.exists():
-            found = json.loads(self.config_path.read_text(encoding="utf-8"))
+            found = _read(self.config_path)
             if found.get("config_hash") != config.config_hash():
-                different = ", ".join(_differences(found.get("config", {}), to_dict(config))) or "its format"
+                different = ", ".join(_differences(found.get("config", {}), to_dict(config.resolved()))) or "its format"
                 raise InputError(
                     f"{self.path} holds another run ({different}); "
                     "give another --out, or delete the folder to start over"
@@ -43,13 +47,12 @@ class RunFolder:
         self.check(config)
         if self.config_path.exists():
             return
-        self.path.mkdir(parents=True, exist_ok=True)
         write_json(
             self.config_path,
             {
                 "format_version": FORMAT_VERSION,
                 "config_hash": config.config_hash(),
-                "config": to_dict(config),
+                "config": to_dict(config.resolved()),
                 "execution": to_dict(execution),
                 "versions": versions,
             },
@@ -57,10 +60,7 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """What a finished run found; None while it is not finished."""
-        if not self.result_path.exists():
-            return None
-        found: dict[str, Any] = json.loads(self.result_path.read_text(encoding="utf-8"))
-        return found
+        return _read(self.result_path) if self.result_path.exists() else None
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last complete state."""
@@ -74,10 +74,22 @@ class RunFolder:
         return state
 
     def drop_checkpoint(self) -> None:
-        """Remove the state of a run that is done."""
-        self.checkpoint_path.unlink(missing_ok=True)
-        if self.checkpoint_path.parent.exists():
-            self.checkpoint_path.parent.rmdir()
+        """Remove the state of a run that is done, and what a killed process may have left beside it."""
+        shutil.rmtree(self.checkpoint_path.parent, ignore_errors=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON file of a run folder; one of a newer format is refused."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}; delete the folder to start over") from error
+    if found.get("format_version", 0) > FORMAT_VERSION:
+        raise InputError(
+            f"{path} has format_version {found['format_version']}; this climb reads up to {FORMAT_VERSION}: "
+            "install a newer one"
+        )
+    return found
 
 
 def _differences(found: Any, given: Any, name: str = "") -> list[str]:

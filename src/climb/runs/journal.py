@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from climb.state import write_text
+from climb.files import write_text
 
 
 class Journal:
@@ -18,7 +18,7 @@ class Journal:
 
     def write(self, batch: int, event: str, **values: Any) -> None:
         """Append one line. JSON has no NaN: such a value is written as null."""
-        line = {"batch": batch, "event": event, **{key: _plain(value) for key, value in values.items()}}
+        line = {"batch": batch, "event": event, **{key: plain(value) for key, value in values.items()}}
         with open(self.path, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line, allow_nan=False) + "\n")
 
@@ -41,5 +41,6 @@ class Journal:
         return [line for line in lines if event is None or line["event"] == event]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: None for what is not a finite number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

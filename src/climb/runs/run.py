@@ -5,28 +5,35 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from climb.config import Execution, RunConfig
-from climb.datasets import Dataset, load
-from climb.engine import Observation, resolve_device, resolve_engine, resolve_precision
+from climb.config import Execution, RunConfig, check_choices
+from climb.datasets import Dataset, load, own_image_size
+from climb.engine import IidChunks, Observation, resolve_device, resolve_engine, resolve_precision
 from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
+from climb.files import write_json
 from climb.learner import build_engine
+from climb.methods import check_config
+from climb.presets import NETWORK
 from climb.runs.evaluator import Evaluator, row_to_json
 from climb.runs.folder import RunFolder
 from climb.runs.interrupt import Interrupted, stop_on_signal
+from climb.runs.journal import plain
 from climb.runs.plots import draw_plots
 from climb.runs.progress import LiveLine
 from climb.runs.versions import versions
-from climb.state import save_tree, write_json
-from climb.streams import Manifest, Stream, make
+from climb.state import save_tree
+from climb.streams import Batch, Manifest, Stream, make
 
 JOURNAL_EVERY = 10  # mini-batches between two lines; reading a loss waits for the device
 log = logging.getLogger("climb.runs")
@@ -39,15 +46,34 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[st
         InputError: before any work, for a configuration, a dataset or a folder that cannot be used.
         Interrupted: a signal asked to stop; the same call continues.
     """
-    device = resolve_device(execution.device)
-    folder = RunFolder(out)
-    folder.check(config)
-    finished = folder.result()
-    if finished is not None:
-        return finished
-    run = Run(config, execution, folder, device)
-    folder.claim(config, execution, versions(device))  # not before: a run that cannot start leaves no folder behind
-    return run.execute()
+    check_choices(config)
+    check_choices(execution)
+    check_config(config.learner)
+    with determinism(execution.deterministic):
+        device = resolve_device(execution.device)
+        folder = RunFolder(out)
+        folder.check(config)
+        finished = folder.result()
+        if finished is not None:
+            return finished
+        run = Run(config, execution, folder, device)
+        folder.claim(config, execution, versions(device))  # not before: a run that cannot start leaves no folder
+        return run.execute()
+
+
+@contextmanager
+def determinism(wanted: bool) -> Iterator[None]:
+    """Inside, only operations that give the same bits every time; as before after it."""
+    if not wanted:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 class Run:
@@ -58,12 +84,11 @@ class Run:
         self.execution = execution
         self.folder = folder
         self.device = device
-        if execution.deterministic:
-            torch.use_deterministic_algorithms(True)
+        own = own_image_size(config.data.dataset)
         data = load(
             config.data.dataset,
             root=execution.data_root,
-            image_size=config.data.image_size,
+            image_size=None if config.data.image_size == own else config.data.image_size,
             seed=config.seed,
             **config.data.options,
         )
@@ -84,8 +109,11 @@ class Run:
             precision=resolve_precision(execution.precision, device),
             kind=resolve_engine(execution.engine, device),
         )
-        self.evaluator = Evaluator(config.evaluation, self.data, self.stream, seed=config.seed)
-        self.done = 0  # mini-batches finished, evaluation included
+        self.evaluator = Evaluator(
+            config.evaluation, self.data, self.stream, main=NETWORK[config.learner.preset], seed=config.seed
+        )
+        self.done = 0  # mini-batches finished
+        self.pending: int | None = None  # a segment that has ended and is not evaluated yet
         self.rows: dict[str, list[dict[str, Any]]] = {}  # by network, one per finished segment
         self.floor: dict[str, float] = {}  # random encoder's accuracy by network
         self.tally: Counter[str] = Counter()  # what became of the images in the memory
@@ -103,23 +131,24 @@ class Run:
             if not self.floor:
                 line.note("evaluating the random encoder")
                 self._evaluate_floor()
+            self._evaluate_pending(line)
             mark = time.monotonic()
-            for batch in self.stream.batches(size, start=self.done):
-                images = self.data.train.images[batch.indices.to(self.data.train.images.device)]
+            for batch in self._batches(total):
+                images = self.data.train.images[batch.indices.to(self.data.train.images.device, non_blocking=True)]
                 observation = self.engine.observe(images)
-                self._count(observation)
-                line.advance(batch.number + 1, self.engine.budget.images / max(self._trained_since(mark), 1e-9))
-                if batch.number % JOURNAL_EVERY == 0 or batch.ends_segment is not None:
-                    line.note(self._record(batch.number + 1, observation))
-                if batch.ends_segment is not None:
+                self.tally.update(asdict(observation.report))
+                self.done, self.pending = batch.number + 1, batch.ends_segment
+                line.advance(self.done, self.engine.budget.images / max(self._trained_since(mark), 1e-9))
+                if batch.number % JOURNAL_EVERY == 0 or self.pending is not None:
+                    line.note(self._record(observation))
+                if self.pending is not None:
                     self.engine.on_boundary()
                     mark = self._spent_training(mark)
-                    line.note(f"evaluating task {batch.ends_segment + 1} of {len(self.stream.segments)}")
-                    line.note(self._evaluate(batch.number + 1, batch.ends_segment))
-                    mark = time.monotonic()
-                self.done = batch.number + 1
+                if not stop.asked:
+                    self._evaluate_pending(line)
+                    mark = mark if batch.ends_segment is None else time.monotonic()
                 due = time.monotonic() - saved > self.execution.checkpoint_seconds
-                if stop.asked or (due and self.done < total):
+                if stop.asked or due:
                     mark = self._spent_training(mark)
                     self.seconds["total"] = time.monotonic() - began
                     self._checkpoint()
@@ -128,6 +157,14 @@ class Run:
                     raise Interrupted
         self.seconds["total"] = time.monotonic() - began
         return self._finish()
+
+    def _batches(self, total: int) -> Iterator[Batch]:
+        """Mini-batches from where the run stands. The i.i.d. bound is handed all images of its passes at once."""
+        learner = self.config.learner
+        if isinstance(self.engine.parts.batch, IidChunks):
+            size = learner.passes * (learner.stream_batch + learner.replay_batch)
+            return self.stream.shuffled(size, total, start=self.done)
+        return self.stream.batches(learner.stream_batch, start=self.done)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
 
@@ -138,31 +175,32 @@ class Run:
         self.seconds["evaluate"] += time.monotonic() - began
         self.folder.journal.write(0, "floor", **self.floor)
 
-    def _evaluate(self, batch: int, segment: int) -> str:
-        began = time.monotonic()
+    def _evaluate_pending(self, line: LiveLine) -> None:
+        if self.pending is None:
+            return
+        segment, began = self.pending, time.monotonic()
+        line.note(f"evaluating task {segment + 1} of {len(self.stream.segments)}")
         rows = self.evaluator.rows(self.engine, after=segment)
         for name, row in rows.items():
             self.rows.setdefault(name, []).append(row_to_json(row))
-            self.folder.journal.write(batch, "evaluation", network=name, task=segment, **row_to_json(row))
+            self.folder.journal.write(self.done, "evaluation", network=name, task=segment, **row_to_json(row))
+        self.pending = None
         self.seconds["evaluate"] += time.monotonic() - began
         main = next(iter(rows.values()))
         log.info("after task %d: joint %.2f %%, up to now %.2f %%", segment + 1, main.joint, main.upto)
-        return f"task {segment + 1}: {main.joint:.1f} %"
+        line.note(f"task {segment + 1}: {main.joint:.1f} %")
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
-    def _count(self, observation: Observation) -> None:
-        self.tally.update(asdict(observation.report))
-
-    def _record(self, batch: int, observation: Observation) -> str:
+    def _record(self, observation: Observation) -> str:
         loss = float(observation.objective)
         if not math.isfinite(loss):
-            raise ClimbError(f"the loss became {loss} at mini-batch {batch}: training diverged; lower --lr")
+            raise ClimbError(f"the loss became {loss} at mini-batch {self.done}: training diverged; lower --lr")
         memory = self.engine.parts.memory
         summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
         self.folder.journal.write(
-            batch,
+            self.done,
             "train",
             objective=loss,
             alignment=float(observation.alignment),
@@ -191,6 +229,7 @@ class Run:
             {
                 "engine": self.engine.state_dict(),
                 "done": self.done,
+                "pending": self.pending,
                 "rows": self.rows,
                 "floor": self.floor,
                 "tally": dict(self.tally),
@@ -201,10 +240,17 @@ class Run:
     def _resume(self) -> None:
         state = self.folder.load_checkpoint()
         self.folder.journal.cut(-1 if state is None else state["done"])
+        self.folder.journal.write(
+            0 if state is None else state["done"],
+            "start",
+            engine=self.engine.kind,
+            precision=self.engine.precision,
+            versions=versions(self.device),
+        )
         if state is None:
             return
         self.engine.load_state_dict(state["engine"])
-        self.done = state["done"]
+        self.done, self.pending = state["done"], state["pending"]
         self.rows, self.floor = state["rows"], state["floor"]
         self.tally = Counter(state["tally"])
         self.seconds = state["seconds"]
@@ -224,7 +270,7 @@ class Run:
             "stored_images": 0 if memory is None else len(memory),
             "memory_bytes": 0 if memory is None else memory.nbytes,
             "memory_bounded": memory is None or memory.bounded,
-            "memory": {**dict(self.tally), **getattr(memory, "summary", dict)()},
+            "memory": {**dict(self.tally), **{k: plain(v) for k, v in getattr(memory, "summary", dict)().items()}},
             "seconds": self.seconds,
             "recipe": self.config.recipe,
             "method": self.config.learner.method,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from climb.state.atomic import write_json, write_text
 from climb.state.tree import load_tree, save_tree
 
-__all__ = ["load_tree", "save_tree", "write_json", "write_text"]
+__all__ = ["load_tree", "save_tree"]

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from climb.errors import ClimbError
-from climb.state.atomic import write_atomic
+from climb.files import write_atomic
 
 FORMAT_VERSION = 1
 _HEADER = "climb"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from climb.errors import InputError, unknown
-from climb.streams.atomic_write import atomic_write
+from climb.files import write_text
 from climb.streams.listing import listing
 from climb.streams.whole_number import whole_number
 
@@ -103,7 +103,7 @@ class Manifest:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest to ``path``, wholly or not at all."""
-        atomic_write(path, self.to_json().encode())
+        write_text(Path(path), self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Manifest:

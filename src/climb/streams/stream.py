@@ -70,6 +70,50 @@ class Stream:
             raise InputError(f"start {start} is past the end for mini-batches of {size}; use 0 to {total}")
         return self._from(size, start)
 
+    def shuffled(self, size: int, count: int, *, start: int = 0) -> Iterator[Batch]:
+        """``count`` mini-batches of ``size`` images as if there were no tasks, from mini-batch ``start`` on.
+
+        All training images arrive in random order, epoch after epoch, each epoch in an order of its own; what an
+        epoch leaves over begins the next mini-batch. Held-out images never arrive. Segments end after the same shares
+        of the mini-batches as they do of the images of the stream, so that both are evaluated at the same moments.
+
+        >>> from climb.streams import regular
+        >>> labels = torch.arange(4).repeat_interleave(10)
+        >>> stream = Stream(regular(4, 2, seed=0), labels, labels)
+        >>> [(len(batch.indices), batch.ends_segment) for batch in stream.shuffled(50, 4)]
+        [(50, None), (50, 0), (50, None), (50, 1)]
+        """
+        whole_number(size, "the mini-batch size", least=1)
+        if whole_number(count, "the number of mini-batches", least=1) < len(self.segments):
+            raise InputError(
+                f"{count} mini-batches cannot end {len(self.segments)} segments; use {len(self.segments)} or more"
+            )
+        if whole_number(start, "start", least=0) > count:
+            raise InputError(f"start {start} is past the end of {count} mini-batches; use 0 to {count}")
+        return self._shuffled(size, count, start)
+
+    def _shuffled(self, size: int, count: int, start: int) -> Iterator[Batch]:
+        shuffle = frozen_generator(self.manifest.seed, "iid")
+        members = np.sort(torch.cat(self._arrivals).numpy())
+        segment_of = {end - 1: segment for segment, end in enumerate(self._ends(count))}
+        waiting = members[:0]
+        for number in range(count):  # those before `start` are drawn too: the rest depends on them
+            while len(waiting) < size:
+                waiting = np.concatenate([waiting, shuffle.permutation(members)])
+            indices, waiting = waiting[:size], waiting[size:]
+            if number >= start:
+                yield Batch(number=number, indices=_tensor(indices), ends_segment=segment_of.get(number))
+
+    def _ends(self, count: int) -> list[int]:
+        """After how many of ``count`` mini-batches each segment ends: every one later than the one before."""
+        total, arrived, ends = len(self), 0, [0]
+        for segment, arrival in enumerate(self._arrivals):
+            arrived += len(arrival)
+            nearest = (2 * count * arrived + total) // (2 * total)
+            later_segments = len(self._arrivals) - 1 - segment
+            ends.append(min(max(nearest, ends[-1] + 1), count - later_segments))
+        return ends[1:]
+
     def _from(self, size: int, start: int) -> Iterator[Batch]:
         first = 0
         for segment, arrival in enumerate(self._arrivals):

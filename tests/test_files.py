@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from climb.state import write_json, write_text
-from climb.state.atomic import write_atomic
+from climb.errors import ClimbError
+from climb.files import write_atomic, write_json, write_text
 
 
 def test_text_and_json_arrive_as_given(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_writer_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path) -
         temporary.write_text("ne")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ClimbError, match="disk full"):
         write_atomic(path, fails_midway)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -43,7 +43,7 @@ def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> N
     code = (
         "import os, signal\n"
         "from pathlib import Path\n"
-        "from climb.state.atomic import write_atomic\n"
+        "from climb.files import write_atomic\n"
         "def write(temporary):\n"
         "    temporary.write_text('half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -1,0 +1,70 @@
+"""Images as patches: how they are cut, and the features of an image whose encoder knows only patches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from climb.errors import InputError
+
+AT_ONCE = 512
+"""Patches that go through the network together when nothing is trained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patching:
+    """How an image becomes patches: resized, then cut by a sliding square.
+
+    >>> Patching()(torch.zeros(2, 3, 32, 32)).shape  # 16 patches of 60 pixels from each image
+    torch.Size([32, 3, 60, 60])
+    """
+
+    image: int = 120
+    """Side that images are resized to, in pixels."""
+    patch: int = 60
+    """Side of a patch."""
+    stride: int = 20
+    """Pixels between two patches."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.patch <= self.image and self.stride > 0):
+            raise InputError(f"patching needs 0 < patch <= image and stride > 0; given {self}")
+
+    @property
+    def count(self) -> int:
+        """Patches of one image."""
+        return ((self.image - self.patch) // self.stride + 1) ** 2
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images (n, 3, H, W), uint8 or float, to patches (n * count, 3, p, p) of that type, image by image."""
+        size = (self.image, self.image)
+        if tuple(images.shape[-2:]) != size:
+            resized = F.interpolate(images.float(), size=size, mode="bilinear", antialias=True, align_corners=False)
+            images = resized if images.is_floating_point() else resized.round_().clamp_(0, 255).to(images.dtype)
+        cut = images.unfold(2, self.patch, self.stride).unfold(3, self.patch, self.stride)  # (n, 3, rows, cols, p, p)
+        return cut.permute(0, 2, 3, 1, 4, 5).reshape(-1, images.shape[1], self.patch, self.patch)
+
+
+class PatchEncoder(nn.Module):
+    """Normalised images (n, 3, H, W) to the mean (n, feature_dim) of the features of their patches.
+
+    For features, not for training: images go through a few at a time, or their patches would fill the device.
+    """
+
+    feature_dim: int
+    """Length of a feature vector."""
+
+    def __init__(self, backbone: nn.Module, patching: Patching, *, feature_dim: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.patching = patching
+        self.feature_dim = feature_dim
+
+    def forward(self, images: Tensor) -> Tensor:
+        count = self.patching.count
+        parts = torch.split(images, max(1, AT_ONCE // count))
+        features = torch.cat([self.backbone(self.patching(part)).float() for part in parts])
+        return features.view(-1, count, self.feature_dim).mean(1)

@@ -1,0 +1,69 @@
+"""BYOL: predict what a slowly moving copy of the network says of the other view (Grill et al., 2020)."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from climb.errors import InputError
+from climb.nets import Encoded
+from climb.objectives.contract import Objective
+
+
+class BYOL(Objective):
+    """A trained head q predicts, from each view's embedding, the momentum network's embedding of the other view.
+
+    With z1, z2 the embeddings of an image's views and z1', z2' those of the momentum network, which gets no gradient::
+
+        L = mean over images of [2 - 2 cos(q(z1), z2')] + [2 - 2 cos(q(z2), z1')]
+
+    and after each gradient step momentum <- decay * momentum + (1 - decay) * student.
+
+    Where sources disagree: the two terms are summed, as in the paper, not halved. The decay is constant; the paper
+    raises it from 0.996 to 1 over a training whose length is known, which a stream's is not. The average is over
+    parameters only: the momentum network runs in train mode, normalises by its own batch and keeps running statistics
+    of its own. The predictor sees both views in one call, as the projector does.
+
+    Args:
+        student: the network that is trained; copied, not kept.
+        predictor: q, from embeddings (m, d) to (m, d). Trained.
+        decay: weight of the old momentum network in each average, 0 to 1.
+
+    >>> predicted, targets = torch.tensor([[[1.0, 0.0]], [[0.6, 0.8]]]), torch.tensor([[[0.0, 1.0]], [[1.0, 0.0]]])
+    >>> round(BYOL.loss(predicted, targets).item(), 4)  # (2 - 2) + (2 - 2 * 0.8): each predicts the other's target
+    0.4
+    """
+
+    def __init__(self, student: nn.Module, predictor: nn.Module, decay: float = 0.99) -> None:
+        super().__init__()
+        if not 0 <= decay <= 1:
+            raise InputError(f"BYOL's decay is {decay}; allowed: 0 (a copy of the last step) to 1 (never moves)")
+        self.predictor = predictor
+        self.momentum = copy.deepcopy(student).requires_grad_(False).train()
+        self.decay = decay
+
+    def forward(self, encoded: Encoded) -> torch.Tensor:
+        """The loss of a training batch, stream and replay rows alike."""
+        embeddings = encoded.embeddings
+        with torch.no_grad():
+            _, targets = self.momentum(encoded.views.flatten(0, 1))
+        predicted = self.predictor(embeddings.flatten(0, 1)).view_as(embeddings)
+        return self.loss(predicted, targets.to(embeddings.dtype).view_as(embeddings))
+
+    @staticmethod
+    def loss(predicted: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of predictions and of the momentum network's embeddings, (2, n, d) each, views in the same order."""
+        cosines = F.cosine_similarity(predicted, targets.flip(0), dim=2)
+        return (2 - 2 * cosines).sum(0).mean()
+
+    def forwards(self, rows: int) -> int:
+        """Both views of every row go through the momentum network."""
+        return 2 * rows
+
+    @torch.no_grad()
+    def after_step(self, student: nn.Module) -> None:
+        """The momentum network follows the student."""
+        torch._foreach_lerp_(list(self.momentum.parameters()), list(student.parameters()), 1.0 - self.decay)

@@ -1,0 +1,115 @@
+"""What came out: the run's name, its numbers, and what each of them means."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from climb.report.record import Record
+from climb.report.table import table
+
+MEANINGS = {
+    "final_accuracy": ("FA", "Final accuracy: after the last task, the mean over all tasks."),
+    "continual_accuracy": (
+        "CA",
+        "Continual accuracy: after each task the mean over the tasks seen so far, then the mean of these over time.",
+    ),
+    "continual_accuracy_upto": (
+        "CA up-to",
+        "The same with a probe that knows the classes seen so far only: an easier question, "
+        "not to be compared with the random encoder.",
+    ),
+    "forgetting": (
+        "Forgetting",
+        "Accuracy on a task just after it, less its accuracy at the end, mean over all tasks but the last; "
+        "negative: old tasks improved.",
+    ),
+    "continual_accuracy_all": ("CA all", "Mean over time and over all tasks, those not seen yet too."),
+    "forward_accuracy": ("Forward", "Mean over the tasks that were not seen yet when they were evaluated."),
+    "knn_accuracy": ("kNN", "After the last task, with a vote of the nearest neighbours in place of the linear probe."),
+    "ridge_accuracy": ("Ridge", "After the last task, with a ridge classifier in place of the linear probe."),
+}
+"""Name and sentence of every accuracy in a result, in the order in which they are told."""
+
+CARDS = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "forgetting")
+FLOOR = "The same network and probe before the first training step: what must be exceeded."
+
+
+def headline(record: Record) -> str:
+    """The run in one line, how far it is, and its numbers beside the random encoder's."""
+    facts = f"Recipe {record.config['recipe']}. Evaluated network: {record.evaluated}, by linear probe, in percent."
+    parts = [f"<h1>{escape(record.title)}</h1>", f'<p class="quiet">{escape(facts)}</p>']
+    if record.result is None:
+        parts.append(f'<p class="state">{escape(_so_far(record))}</p>')
+    parts.append('<div class="cards">')
+    parts += _final_cards(record.result, record.floor) if record.result is not None else _cards_so_far(record)
+    if record.floor is not None:
+        parts.append(_card("Random encoder", f"{record.floor:.2f}", FLOOR))
+    return "\n".join([*parts, "</div>"])
+
+
+def every_number(record: Record) -> str:
+    """All accuracies of a finished run in a table; nothing for one that is not."""
+    if record.result is None:
+        return ""
+    columns = _columns(record.result, record.evaluated)
+    rows = [
+        [name, *(_percent(column.get(key)) for column in columns.values()), meaning]
+        for key, (name, meaning) in {**MEANINGS, "random_encoder_accuracy": ("Random encoder", FLOOR)}.items()
+        if record.result.get(key) is not None
+    ]
+    numbers = range(1, 1 + len(columns))
+    return f"<h2>Every number</h2>\n{table(rows, heading=['', *columns, 'meaning'], numbers=numbers)}"
+
+
+def _columns(result: dict[str, Any], evaluated: str) -> dict[str, dict[str, Any]]:
+    """The accuracies by heading: the main network's, weighted by images where that matters, the other network's."""
+    columns = {evaluated: result}
+    weighted = {key: result[f"{key}_per_image"] for key in MEANINGS if f"{key}_per_image" in result}
+    if any(_percent(value) != _percent(result.get(key)) for key, value in weighted.items()):
+        columns["weighted by images"] = weighted
+    if "other" in result:
+        columns[result["other"]["evaluated"]] = result["other"]
+    return columns
+
+
+def _so_far(record: Record) -> str:
+    batch = max((line["batch"] for line in record.training), default=0)
+    return (
+        f"This run is not finished: {len(record.matrix)} of {record.tasks} tasks evaluated, "
+        f"{batch:,} mini-batches in the journal. The page shows what there is so far."
+    )
+
+
+def _final_cards(result: dict[str, Any], floor: float | None) -> list[str]:
+    cards = []
+    for key in CARDS:
+        if result.get(key) is not None:
+            name, meaning = MEANINGS[key]
+            gain = f"{result[key] - floor:+.2f} over random" if key == "final_accuracy" and floor is not None else ""
+            cards.append(_card(name, f"{result[key]:.2f}", meaning, beside=gain))
+    return cards
+
+
+def _cards_so_far(record: Record) -> list[str]:
+    if not record.matrix:
+        return []
+    row, task = record.matrix[-1], len(record.matrix)
+    seen = row[:task]
+    return [
+        _card("All tasks", f"{sum(row) / len(row):.2f}", f"After task {task}: mean over all tasks, unseen ones too."),
+        _card("Tasks seen", f"{sum(seen) / len(seen):.2f}", f"After task {task}: mean over the tasks seen so far."),
+        _card("Up to now", f"{record.upto[-1]:.2f}", f"After task {task}: a probe that knows the classes seen only."),
+    ]
+
+
+def _card(name: str, value: str, meaning: str, *, beside: str = "") -> str:
+    extra = f'<div class="beside">{escape(beside)}</div>' if beside else ""
+    return (
+        f'<div class="card"><h3>{escape(name)}</h3><div class="figure">{escape(value)}</div>{extra}'
+        f'<div class="meaning">{escape(meaning)}</div></div>'
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

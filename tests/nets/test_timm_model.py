@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from climb.errors import ClimbError, InputError
+from climb.nets import build_network
+from climb.nets.timm_model import TimmModel, timm_model
+from climb.nets.vit import vit_tiny
+
+
+def timm_or_skip() -> None:
+    """Skip, with the reason, where timm is absent or its torchvision does not fit the installed torch."""
+    try:
+        import timm  # noqa: F401
+    except Exception as error:
+        pytest.skip(f"needs timm (pip install 'climb-ssl[timm]'): {type(error).__name__}: {error}")
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def forget_timm(patch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "timm"]:
+        patch.delitem(sys.modules, name)
+
+
+def test_absent_timm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_timm(monkeypatch)
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(InputError, match=r"'timm/…' need timm, which is not installed.*'climb-ssl\[timm\]'"):
+        build_network("timm/resnet18", 32, generator=generator())
+
+
+@pytest.mark.parametrize(
+    "fault", ["raise RuntimeError('operator torchvision::nms does not exist')", "import torchvision_of_nowhere"]
+)
+def test_timm_that_does_not_import_says_why(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_timm(monkeypatch)
+    (tmp_path / "timm.py").write_text(fault)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ClimbError, match=r"installed but cannot be imported: .*torchvision") as raised:
+        timm_model("resnet18", 32, generator=generator())
+    assert not isinstance(raised.value, InputError)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+
+
+def test_unknown_model_gets_the_nearest_name() -> None:
+    timm_or_skip()
+    with pytest.raises(InputError, match=r"unknown timm model 'resnt18'; did you mean 'timm/resnet18'"):
+        build_network("timm/resnt18", 32, generator=generator())
+    with pytest.raises(InputError, match="unknown timm model 'hf-hub:someone/something'"):
+        build_network("timm/hf-hub:someone/something", 32, generator=generator())
+
+
+@pytest.mark.parametrize(
+    ("name", "image_size", "feature_dim"),
+    [
+        ("resnet18", 32, 512),
+        ("resnet18.a1_in1k", 64, 512),
+        ("convnext_atto", 64, 320),
+        ("vit_tiny_patch16_224", 64, 192),
+        # Declares 576 features and gives 1024.
+        ("mobilenetv3_small_100", 64, 1024),
+    ],
+)
+def test_sizes(name: str, image_size: int, feature_dim: int) -> None:
+    timm_or_skip()
+    network = build_network(f"timm/{name}", image_size, generator=generator())
+    assert isinstance(network.encoder, TimmModel)
+    assert network.training
+    assert all(part.training for part in network.modules())
+    features, embeddings = network(torch.randn(2, 3, image_size, image_size, generator=generator()))
+    assert features.shape == (2, feature_dim) == (2, network.feature_dim)
+    assert embeddings.shape == (2, 2048) == (2, network.embedding_dim)
+    assert network.bottleneck_dim == 512
+    embeddings.pow(3).sum().backward()
+    assert all(weights.grad is not None for weights in network.parameters())
+
+
+def test_weights_depend_on_the_generator_alone() -> None:
+    timm_or_skip()
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = timm_model("resnet18", 32, generator=generator()).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    again = timm_model("resnet18", 32, generator=generator()).state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    other = timm_model("resnet18", 32, generator=generator(1)).state_dict()
+    assert not torch.equal(first["model.conv1.weight"], other["model.conv1.weight"])
+    # The pass that measures the output leaves no trace in the batch norms.
+    assert first["model.bn1.num_batches_tracked"] == 0
+
+
+@pytest.mark.parametrize("name", ["rexnet_100", "nest_tiny", "ghostnet_050"])
+def test_no_pass_draws_random_numbers(name: str) -> None:
+    """By default rexnet drops features in a layer, ghostnet without one, and nest drops paths."""
+    timm_or_skip()
+    encoder = timm_model(name, 224, generator=generator()).train()
+    x = torch.randn(2, 3, 224, 224, generator=generator())
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        first, second = encoder(x), encoder(x)
+    assert torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_error_without_words_is_named() -> None:
+    timm_or_skip()
+    with pytest.raises(InputError, match=r"'halonet26t' cannot take images of 224 pixels: AssertionError\. Choose"):
+        timm_model("halonet26t", 224, generator=generator())
+
+
+def test_image_too_small_for_the_model() -> None:
+    timm_or_skip()
+    with pytest.raises(InputError, match=r"timm's 'inception_v3' cannot take images of 32 pixels: .+ Choose another"):
+        timm_model("inception_v3", 32, generator=generator())
+
+
+def test_vit_tiny_agrees_with_timms() -> None:
+    """Our own transformer, held to timm's: the same weights by the same names give the same features."""
+    timm_or_skip()
+    import timm
+
+    ours = vit_tiny(64, generator=generator()).eval()
+    theirs = timm.create_model(
+        "vit_tiny_patch16_224",
+        num_classes=0,
+        img_size=64,
+        patch_size=8,
+        class_token=False,
+        global_pool="avg",
+        fc_norm=False,
+    ).eval()
+    torch.nn.init.normal_(ours.pos_embed)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(3, 3, 64, 64, generator=generator())
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x), atol=1e-5, rtol=1e-5)

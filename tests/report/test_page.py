@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import tyro
+
+from climb.cli.report import report
+from climb.config import DataConfig, EvaluationConfig, Execution, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
+from climb.errors import InputError
+from climb.report import write_report
+from climb.runs import execute
+
+MakeRun = Callable[..., Path]
+
+
+def page_of(folder: Path) -> ElementTree.Element:
+    """The page, which is well-formed XML after its first line."""
+    doctype, rest = write_report(folder).read_text(encoding="utf-8").split("\n", 1)
+    assert doctype == "<!DOCTYPE html>"
+    return ElementTree.fromstring(rest)
+
+
+def text_of(element: ElementTree.Element) -> str:
+    return " ".join(" ".join(element.itertext()).split())
+
+
+def headings(page: ElementTree.Element) -> list[str]:
+    return [heading.text or "" for heading in page.iter("h2")]
+
+
+def charts(page: ElementTree.Element) -> list[str]:
+    return [svg.attrib["aria-label"] for svg in page.iter("svg") if "aria-label" in svg.attrib]
+
+
+def cards(page: ElementTree.Element) -> dict[str, str]:
+    found = [card for card in page.iter("div") if card.get("class") == "card"]
+    return {card.findtext("h3") or "": card.findtext("div") or "" for card in found}
+
+
+def without(lines: list[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in line.items() if key not in keys} for line in lines]
+
+
+def journal_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+
+
+def write_journal(folder: Path, lines: list[dict[str, Any]]) -> None:
+    (folder / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_every_section_of_a_finished_run(make_run: MakeRun) -> None:
+    page = page_of(make_run())
+    assert page.findtext("body/h1") == page.findtext("head/title") == "climb (paper) on synthetic, 3 tasks, seed 7"
+    assert "Evaluated network: teacher" in text_of(page)
+    assert headings(page) == [
+        "Accuracy by task",
+        "Accuracy matrix",
+        "The memory's life",
+        "Losses",
+        "Every number",
+        "Budget",
+        "Configuration",
+        "Measured with",
+        "Files",
+    ]
+    assert cards(page) == {
+        "FA": "55.00",
+        "CA": "51.67",
+        "CA up-to": "68.33",
+        "Forgetting": "5.00",
+        "Random encoder": "25.40",
+    }
+    assert "+29.60 over random" in text_of(page)
+    assert charts(page) == [
+        "Linear probe accuracy in percent, by task",
+        "Accuracy after each task on each task, in percent",
+        "Images in the short-term memory",
+        "Images in the long-term memory",
+        "Promotions to the long-term memory, cumulative",
+        "Novelty threshold (cosine distance)",
+        "Loss of the objective",
+        "Alignment loss, before its weight",
+    ]
+    said = text_of(page)
+    for value in ("117,192", "100,992", "189", "757,760 bytes", "of 240 at most", "46.1 s", "1,049.0 s"):
+        assert value in said
+    for value in ("learner.memory.capacity", "0123456789abcdef", "a very good CPU", "float32"):
+        assert value in said
+    assert "not finished" not in said
+
+
+def test_accuracy_curves_are_those_of_the_matrix(make_run: MakeRun) -> None:
+    (chart, *_) = (svg for svg in page_of(make_run()).iter("svg") if svg.get("class") == "chart")
+    titles = [title.text for title in chart.iter("title")]
+    assert titles == [
+        "tasks seen, after task 1: 50",
+        "tasks seen, after task 2: 50",
+        "tasks seen, after task 3: 55",
+        "classes seen, their own probe, after task 1: 80",
+        "classes seen, their own probe, after task 2: 70",
+        "classes seen, their own probe, after task 3: 55",
+        "all tasks, unseen too, after task 1: 26.67",
+        "all tasks, unseen too, after task 2: 43.33",
+        "all tasks, unseen too, after task 3: 55",
+    ]
+    assert len(chart.findall("line[@class='level']")) == 1
+
+
+def test_memory_charts_have_the_task_boundaries(make_run: MakeRun) -> None:
+    page = page_of(make_run())
+    (chart,) = (svg for svg in page.iter("svg") if svg.get("aria-label") == "Images in the short-term memory")
+    assert len(chart.findall("line[@class='boundary']")) == 2
+    assert "In all: 2 promotions." in text_of(page)
+
+
+def test_unfinished_run_shows_what_there_is(make_run: MakeRun) -> None:
+    folder = make_run(result=None)
+    write_journal(folder, journal_of(folder)[:5])  # the floor and two of three tasks
+    page = page_of(folder)
+    said = text_of(page)
+    assert "This run is not finished: 2 of 3 tasks evaluated, 15 mini-batches" in said
+    assert cards(page) == {"All tasks": "43.33", "Tasks seen": "50.00", "Up to now": "70.00", "Random encoder": "25.40"}
+    assert "Every number" not in headings(page)
+    assert "counted up when it is finished" in said
+    assert len([title for title in page.iter("title") if (title.text or "").startswith("after task")]) == 6
+
+
+def test_run_that_has_only_begun(make_run: MakeRun) -> None:
+    page = page_of(make_run(journal=[], result=None))
+    assert "0 of 3 tasks evaluated" in text_of(page)
+    assert charts(page) == []
+    assert cards(page) == {}
+
+
+def test_flat_memory_has_one_chart(make_run: MakeRun) -> None:
+    folder = make_run()
+    write_journal(folder, without(journal_of(folder), "stm_images", "ltm_images", "threshold", "promoted"))
+    found = charts(page_of(folder))
+    assert "Images stored" in found
+    assert not [name for name in found if "term memory" in name or "threshold" in name]
+
+
+def test_method_without_memory_and_alignment(make_run: MakeRun) -> None:
+    folder = make_run()
+    write_journal(folder, [{**line, "stored": 0} for line in without(journal_of(folder), "stm_images", "alignment")])
+    page = page_of(folder)
+    assert "This method stores no images." in text_of(page)
+    assert charts(page)[2:] == ["Loss of the objective"]
+
+
+def test_one_task_has_no_forgetting(make_run: MakeRun) -> None:
+    folder = make_run()
+    result = json.loads((folder / "result.json").read_text())
+    result |= {"accuracy_matrix": [[50.0]], "accuracy_upto": [50.0], "forgetting": None, "forward_accuracy": None}
+    (folder / "result.json").write_text(json.dumps(result))
+    page = page_of(folder)
+    assert "Forgetting" not in text_of(page)
+    assert ", 1 task, " in (page.findtext("body/h1") or "")
+
+
+def test_second_network_and_image_weights_get_columns(make_run: MakeRun) -> None:
+    folder = make_run()
+    assert "weighted by images" not in text_of(page_of(folder))
+    result = json.loads((folder / "result.json").read_text())
+    result["final_accuracy_per_image"] = 57.25
+    result["other"] = {"evaluated": "student", "final_accuracy": 33.33, "random_encoder_accuracy": 22.22}
+    (folder / "result.json").write_text(json.dumps(result))
+    rows = [text_of(row) for row in page_of(folder).iter("tr")]
+    assert "teacher weighted by images student meaning" in rows
+    assert any(row.startswith("FA 55.00 57.25 33.33 Final accuracy") for row in rows)
+    assert any(row.startswith("Random encoder 25.40 22.22 The same network") for row in rows)
+
+
+def test_everything_is_escaped(make_run: MakeRun) -> None:
+    nasty = '<script>alert("1")</script>&\''
+    folder = make_run()
+    header = json.loads((folder / "config.json").read_text())
+    header["config"]["learner"] |= {"method": nasty, "preset": nasty, nasty: nasty}
+    header["config"]["data"]["dataset"] = nasty
+    header["config"]["recipe"] = header["config"]["seed"] = header["config_hash"] = nasty
+    (folder / "config.json").write_text(json.dumps(header))
+    result = json.loads((folder / "result.json").read_text())
+    result |= {"evaluated": nasty, "precision": nasty, "versions": {nasty: nasty}, "other": {"evaluated": nasty + "2"}}
+    (folder / "result.json").write_text(json.dumps(result))
+    (folder / "<b>&'\"x.txt").write_text("")
+    page = page_of(folder)
+    assert not list(page.iter("script"))
+    assert not list(page.iter("b"))
+    assert nasty in (page.findtext("body/h1") or "")
+    (link,) = (link for link in page.iter("a") if "x.txt" in (link.text or ""))
+    assert link.attrib["href"] == "./%3Cb%3E%26%27%22x.txt"
+
+
+def test_page_needs_nothing_else(make_run: MakeRun) -> None:
+    folder = make_run()
+    page = page_of(folder)
+    source = (folder / "report.html").read_text()
+    assert "http" not in source
+    assert not re.search(r"@import|url\(|<script|<link|<img|<iframe| on[a-z]+=", source)
+    assert {key for element in page.iter() for key in element.attrib} & {"src", "srcset", "xlink:href"} == set()
+    assert "width=device-width" in source
+    assert "prefers-color-scheme: dark" in source
+    assert "@media print" in source
+
+
+def test_files_are_linked_and_the_page_is_the_same_twice(make_run: MakeRun) -> None:
+    folder = make_run()
+    (folder / "checkpoint").mkdir()
+    (folder / "checkpoint" / "state.safetensors").write_bytes(b"x" * 2500)
+    (folder / ".half-written.tmp").write_text("")
+    page = page_of(folder)
+    links = [link.attrib["href"] for link in page.iter("a")]
+    assert links == ["./checkpoint/state.safetensors", "./config.json", "./journal.jsonl", "./result.json"]
+    assert all((folder / link).is_file() for link in links)
+    assert "(2.5 kB), the state that an interrupted run continues from" in text_of(page)
+    before = (folder / "report.html").read_bytes()
+    write_report(folder)
+    assert (folder / "report.html").read_bytes() == before
+
+
+def test_colours_of_every_drawn_class_are_defined(make_run: MakeRun) -> None:
+    page = page_of(make_run())
+    style = page.findtext("head/style") or ""
+    used = {name for svg in page.iter("svg") for part in svg.iter() for name in part.get("class", "").split()}
+    drawn = used - {"chart", "heat", "dot"}  # these only name a kind
+    assert drawn >= {"line", "first", "second", "third", "level", "cell", "learned"}
+    assert [name for name in sorted(drawn) if f".{name} " not in style] == []
+    for variable in set(re.findall(r"var\((--[a-z-]+)\)", style)):
+        assert style.count(f"{variable}:") == 3, variable  # light, dark, paper
+
+
+def test_verb_says_where_the_page_is(make_run: MakeRun, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = make_run()
+    tyro.cli(report, args=[str(folder)])
+    assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
+    assert (folder / "report.html").is_file()
+    with pytest.raises(InputError, match="holds no run"):
+        report(str(tmp_path / "elsewhere"))
+
+
+def test_page_of_a_real_run(tmp_path: Path) -> None:
+    config = RunConfig(
+        data=DataConfig(image_size=16, options={"classes": 4, "train_per_class": 40, "test_per_class": 10}),
+        stream=StreamConfig(tasks=2),
+        learner=LearnerConfig(
+            backbone="micro",
+            image_size=16,
+            replay_batch=8,
+            memory=MemoryConfig(capacity=40, stm_centroids=10, ltm_centroids=3, images_per_centroid=5, window=50),
+        ),
+        evaluation=EvaluationConfig(network="both", epochs=2, knn=True, ridge=True),
+    )
+    result = execute(config, Execution(device="cpu"), tmp_path / "run")
+    page = page_of(tmp_path / "run")
+    assert cards(page)["FA"] == f"{result['final_accuracy']:.2f}"
+    assert len(charts(page)) == 8
+    rows = [text_of(row) for row in page.iter("tr")]
+    assert any(row.startswith(f"kNN {result['knn_accuracy']:.2f}") for row in rows)
+    assert any(row.startswith(f"CBP {result['cbp']:,}") for row in rows)
+    assert {"./accuracy.png", "./memory.png", "./model.safetensors", "./scenario.json"} <= {
+        link.attrib["href"] for link in page.iter("a")
+    }

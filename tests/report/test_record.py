@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climb.errors import InputError
+from climb.report.record import read_record
+
+MakeRun = Callable[..., Path]
+FLOORS = {"batch": 0, "event": "floor", "student": 11.0, "teacher": 12.0}
+
+
+def row(network: str, batch: int, value: float) -> dict[str, Any]:
+    return {
+        "batch": batch,
+        "event": "evaluation",
+        "network": network,
+        "task": 0,
+        "per_task": [value] * 4,
+        "upto": value + 1,
+    }
+
+
+def test_unfinished_run_is_read_from_its_journal(make_run: MakeRun) -> None:
+    record = read_record(make_run(journal=[FLOORS, row("student", 9, 50.0), row("teacher", 9, 60.0)], result=None))
+    assert record.evaluated == "student"  # the first one measured, whatever was asked for
+    assert (record.floor, record.matrix, record.upto) == (11.0, [[50.0] * 4], [51.0])
+    assert record.tasks == 4  # as evaluated: a replayed scenario may have others than the configuration
+    assert record.ends == record.boundaries == [9]
+
+
+@pytest.mark.parametrize(("asked", "evaluated"), [("teacher", "teacher"), ("both", "student")])
+def test_run_that_measured_nothing_yet(make_run: MakeRun, asked: str, evaluated: str) -> None:
+    folder = make_run(journal=[], result=None)
+    text = (folder / "config.json").read_text().replace('"network": "teacher"', f'"network": "{asked}"')
+    (folder / "config.json").write_text(text)
+    (folder / "journal.jsonl").unlink()
+    record = read_record(folder)
+    assert record.evaluated == evaluated
+    assert (record.floor, record.matrix, record.tasks, record.training) == (None, [], 3, [])
+
+
+def test_finished_run_has_boundaries_between_tasks_only(make_run: MakeRun) -> None:
+    record = read_record(make_run())
+    assert record.ends == [10, 20, 30]
+    assert record.boundaries == [10, 20]
+    assert record.title == "climb (paper) on synthetic, 3 tasks, seed 7"
+
+
+def test_half_a_line_at_the_end_is_no_harm(make_run: MakeRun) -> None:
+    folder = make_run(result=None)
+    with open(folder / "journal.jsonl", "a") as handle:
+        handle.write('{"batch": 31, "ev')
+    assert len(read_record(folder).training) == 3
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_folder_without_a_run(tmp_path: Path, exists: bool) -> None:
+    folder = tmp_path / "nothing"
+    if exists:
+        folder.mkdir()
+    with pytest.raises(InputError, match=r"nothing holds no run: there is no config.json in it; give the folder"):
+        read_record(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+@pytest.mark.parametrize(("text", "said"), [("{", "cannot read .*restore"), ("[1]", "JSON object, not a list")])
+def test_broken_files_are_named(make_run: MakeRun, name: str, text: str, said: str) -> None:
+    folder = make_run()
+    (folder / name).write_text(text)
+    with pytest.raises(InputError, match=said) as caught:
+        read_record(folder)
+    assert str(folder / name) in str(caught.value)
+
+
+def test_files_of_something_else(make_run: MakeRun) -> None:
+    with pytest.raises(InputError, match="lack 'config'"):
+        read_record(make_run(config={"name": "somebody's package"}))
