@@ -16,6 +16,8 @@ def test_the_public_names() -> None:
         "FifoMemory",
         "InsertReport",
         "Memory",
+        "MinRedMemory",
+        "PartAndSelectMemory",
         "ReferenceMemory",
         "ReplayBatch",
         "ReservoirMemory",

@@ -100,6 +100,17 @@ def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
     return config
 
 
+def choose_objective(config: LearnerConfig, name: str) -> LearnerConfig:
+    """The configuration with another objective. SimSiam has rates of its own, from the paper's appendix.
+
+    >>> choose_objective(LearnerConfig(), "simsiam").lr
+    0.2
+    """
+    find_objective(name)
+    config = replace(config, objective=name)
+    return replace(config, lr=0.2, alignment_weight=0.1) if name == "simsiam" else config
+
+
 def check_config(config: LearnerConfig) -> None:
     """Refuse, before any work, what no engine could be built from."""
     check_learner(config)

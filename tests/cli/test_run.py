@@ -70,14 +70,17 @@ def test_a_preset_brings_the_rates_of_its_image_size(
 
 def test_the_folder_is_named_after_the_run(climb: Climb, tree: Path, small: list[str]) -> None:
     assert climb("run", "folder", "--data", tree, *small, "--preset", "paper", "--seed", "7").code == 0
-    assert Path("runs/folder-paper-7/result.json").exists()
+    assert Path("runs/folder-paper-2tasks-7/result.json").exists()
 
 
 def test_a_scenario_of_another_run_is_replayed(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     assert climb("run", "folder", "--data", tree, *small, "--out", first).code == 0
-    said = climb("run", "folder", "--data", tree, *small, "--manifest", first / "scenario.json", "--out", second)
+    without_tasks = [word for word in small if word not in ("--tasks", "2")]
+    scenario = ["--manifest", str(first / "scenario.json"), "--out", str(second)]
+    said = climb("run", "folder", "--data", tree, *without_tasks, *scenario)
     assert said.code == 0
+    assert climb("run", "folder", "--data", tree, *small, *scenario).code == 2  # --tasks beside it
     ours, theirs = (json.loads((path / "result.json").read_text()) for path in (first, second))
     assert ours["accuracy_matrix"] == theirs["accuracy_matrix"]
 

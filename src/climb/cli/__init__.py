@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from climb.errors import ClimbError, InputError
 
@@ -27,8 +27,17 @@ def run_command(argv: Sequence[str]) -> int:
     from climb.cli.report import report
     from climb.cli.run import run
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    verbs = {"run": run, "report": report, "methods": methods, "recipes": recipes, "data": data, "doctor": doctor}
+    # On a terminal the live line says it all; in a log file a line per task is what people look for.
+    level = logging.WARNING if sys.stderr.isatty() else logging.INFO
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    verbs: dict[str, Callable[..., None]] = {
+        "run": run,
+        "report": report,
+        "methods": methods,
+        "recipes": recipes,
+        "data": data,
+        "doctor": doctor,
+    }
     try:
         tyro.extras.subcommand_cli_from_dict(
             verbs,
@@ -40,7 +49,7 @@ def run_command(argv: Sequence[str]) -> int:
     except InputError as error:
         print(f"climb: {error}", file=sys.stderr)
         return BAD_INPUT
-    except ClimbError as error:
+    except (ClimbError, OSError) as error:  # a full disk, a folder without permission
         print(f"climb: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

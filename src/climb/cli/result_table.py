@@ -55,7 +55,7 @@ def print_result(result: dict[str, Any], folder: Path) -> None:
             f"{memory.get(key, 0)} {word}"
             for key, word in (("promoted", "promotions"), ("merged", "merges"), ("pruned", "prunes"))
         )
-        + (f"; final threshold {memory['threshold']:.3f}" if "threshold" in memory else "")
+        + (f"; final threshold {memory['threshold']:.3f}" if memory.get("threshold") is not None else "")
     )
     seconds = result["seconds"]
     console.print(
@@ -63,4 +63,4 @@ def print_result(result: dict[str, Any], folder: Path) -> None:
         f"{result['forward_only_images']:,} forward only; "
         f"{seconds['train']:.0f} s training, {seconds['evaluate']:.0f} s evaluating, {seconds['total']:.0f} s in all"
     )
-    console.print(f"folder: {folder} (result.json, accuracy.png, memory.png, model.safetensors)")
+    console.print(f"folder: {folder} (report.html, result.json, accuracy.png, memory.png, model.safetensors)")

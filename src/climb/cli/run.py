@@ -23,15 +23,23 @@ def run(
     method: str | None = None,
     dataset: str | None = None,
     data: str | None = None,
+    classes: int | None = None,
+    class_list: str | None = None,
     tasks: int | None = None,
     scenario: str | None = None,
+    sizes: str | None = None,
+    cap: int | None = None,
+    blur: int | None = None,
     manifest: str | None = None,
     seed: int = 0,
     preset: str = "default",
+    objective: str | None = None,
     backbone: str | None = None,
     image_size: int | None = None,
     capacity: int | None = None,
+    prune: Literal["anchor", "selective"] | None = None,
     passes: int | None = None,
+    stream_batch: int | None = None,
     replay_batch: int | None = None,
     lr: float | None = None,
     alignment_weight: float | None = None,
@@ -52,18 +60,26 @@ def run(
 
     Args:
         recipe: a named experiment (see: climb recipes).
-        method: another method than the recipe's.
+        method: another method than the recipe's (see: climb methods).
         dataset: another dataset than the recipe's (see: climb data).
         data: folder that holds the dataset; by default $CLIMB_DATA, then the cache.
+        classes: number of classes, where the dataset leaves the choice (synthetic, imagenet100).
+        class_list: file with one class folder per line (imagenet100), in place of a seeded draw.
         tasks: number of tasks the stream is cut into.
         scenario: regular, irregular, blurred or iid.
+        sizes: how irregular task sizes are drawn: uniform (over all within the cap) or released (the paper's code).
+        cap: most classes of an irregular task.
+        blur: images on each side of a blurred boundary.
         manifest: a saved scenario (scenario.json of another run) to replay.
         seed: seed of everything random.
         preset: paper (as printed), default (best measured), reference (the released code, faults included).
-        backbone: resnet18, resnet34, resnet50 or micro.
+        objective: simclr, simsiam, byol, barlow-twins or vicreg.
+        backbone: resnet18, resnet34, resnet50, vit-tiny, micro or timm/NAME.
         image_size: side of the images, where the dataset leaves the choice.
         capacity: images the memory stores at most.
-        passes: gradient steps per stream mini-batch.
+        prune: how the memory shrinks at its bound.
+        passes: gradient steps per stream mini-batch; methods with smaller batches take more, for the same budget.
+        stream_batch: images of one stream mini-batch.
         replay_batch: images replayed in each pass.
         lr: learning rate, in place of the preset's.
         alignment_weight: weight of the alignment loss, in place of the preset's.
@@ -76,29 +92,38 @@ def run(
         deterministic: bit-identical repetition on a GPU too.
         checkpoint_seconds: time between two checkpoints.
         keep: keep the last checkpoint of a finished run.
-        out: run folder; by default runs/RECIPE-PRESET-SEED.
+        out: run folder; by default runs/RECIPE-PRESET-SEED, with what was changed from the recipe in its name.
     """
-    from climb.methods import choose_method
+    from climb.methods import choose_method, choose_objective
+    from climb.report import write_report
     from climb.runs import execute  # imports the datasets and the networks: not needed for --help
 
     config = get_recipe(recipe, preset=preset)
-    config = _with_data(config, dataset, image_size, tasks, scenario, manifest)
-    memory = _changed(config.learner.memory, capacity=capacity)
+    if manifest is not None and any(given is not None for given in (tasks, scenario, sizes, cap, blur)):
+        raise InputError("--manifest replays a saved scenario: leave out --tasks, --scenario, --sizes, --cap, --blur")
+    config = _with_data(config, dataset, image_size, {"classes": classes, "class_list": class_list})
+    stream = _changed(config.stream, tasks=tasks, kind=scenario, manifest=_read_manifest(manifest))
+    given = {"generator": sizes, "cap": cap, "blur": blur}
+    stream = replace(stream, options={**stream.options, **_present(given)})
+    memory = _changed(config.learner.memory, capacity=capacity, prune=prune)
     if capacity is not None:  # centroids scale with the capacity, unless the recipe is left as it is
         memory = replace(memory, stm_centroids=None, ltm_centroids=None)
     learner = apply_preset(_changed(config.learner, backbone=backbone), preset)
     if method is not None:
         learner = choose_method(learner, method)
+    if objective is not None:
+        learner = choose_objective(learner, objective)
     learner = _changed(
         learner,
         passes=passes,
+        stream_batch=stream_batch,
         replay_batch=replay_batch,
         lr=lr,
         alignment_weight=alignment_weight,
         memory=memory,
     )
     evaluation = _changed(config.evaluation, network=evaluate, knn=knn, ridge=ridge)
-    config = replace(config, seed=seed, learner=learner, evaluation=evaluation)
+    config = replace(config, seed=seed, stream=stream, learner=learner, evaluation=evaluation)
     execution = Execution(
         device=device,
         precision=precision,
@@ -108,32 +133,38 @@ def run(
         checkpoint_seconds=checkpoint_seconds,
         keep=keep,
     )
-    folder = Path(out) if out is not None else Path("runs") / f"{recipe}-{preset}-{seed}"
-    print_result(execute(config, execution, folder), folder)
+    changed = (method, dataset, objective, scenario, None if tasks is None else f"{tasks}tasks")
+    name = "-".join([recipe, preset, *(part for part in changed if part is not None), str(seed)])
+    folder = Path(out) if out is not None else Path("runs") / name
+    result = execute(config, execution, folder)
+    write_report(folder)
+    print_result(result, folder)
+
+
+def _present(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _changed(config: Any, **values: Any) -> Any:
-    return replace(config, **{name: value for name, value in values.items() if value is not None})
+    return replace(config, **_present(values))
 
 
-def _with_data(
-    config: RunConfig,
-    dataset: str | None,
-    image_size: int | None,
-    tasks: int | None,
-    scenario: str | None,
-    manifest: str | None,
-) -> RunConfig:
+def _with_data(config: RunConfig, dataset: str | None, image_size: int | None, options: dict[str, Any]) -> RunConfig:
     from climb.datasets import own_image_size
 
     if dataset is not None:
         config = replace(config, data=DataConfig(dataset=dataset))
-    config = replace(config, data=_changed(config.data, image_size=image_size))
-    side = config.data.image_size or own_image_size(config.data.dataset)
-    stream = _changed(config.stream, tasks=tasks, kind=scenario)
-    if manifest is not None:
-        try:
-            stream = replace(stream, manifest=json.loads(Path(manifest).read_text(encoding="utf-8")))
-        except (OSError, json.JSONDecodeError) as error:
-            raise InputError(f"cannot read the scenario {manifest}: {error}") from error
-    return replace(config, learner=replace(config.learner, image_size=side), stream=stream)
+    data = _changed(config.data, image_size=image_size)
+    data = replace(data, options={**data.options, **_present(options)})
+    side = data.image_size or own_image_size(data.dataset)
+    return replace(config, data=data, learner=replace(config.learner, image_size=side))
+
+
+def _read_manifest(path: str | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    try:
+        manifest: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"cannot read the scenario {path}: {error}") from error
+    return manifest
