@@ -35,7 +35,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m "not slow and not gpu"
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -m "slow"
+	$(BIN)/pytest -m "slow"
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

@@ -5,8 +5,8 @@
     python benchmarks/memory.py --device cuda
 
 Drives a `CentroidMemory` with clustered random embeddings: it is filled first, then mini-batches of 10 are inserted,
-and after each one 128 images are drawn and refreshed. Medians in milliseconds; mini-batches in which centroids merge are
-counted apart.
+and after each one 128 images are drawn and refreshed. Medians in milliseconds; mini-batches in which centroids
+merge are counted apart.
 """
 
 from __future__ import annotations

@@ -247,7 +247,10 @@ class Climb:
 
 def as_images(X: Images) -> torch.Tensor:
     """uint8 images (n, 3, H, W) from (n, H, W, 3) or (n, 3, H, W), numpy or torch."""
-    images = torch.from_numpy(np.ascontiguousarray(X)) if isinstance(X, np.ndarray) else X
+    if isinstance(X, np.ndarray):  # torch wants memory that it may write to
+        images = torch.from_numpy(np.ascontiguousarray(X) if X.flags.writeable else X.copy())
+    else:
+        images = X
     if not isinstance(images, torch.Tensor) or images.ndim != 4 or 3 not in (images.shape[1], images.shape[3]):
         shape = tuple(getattr(X, "shape", ())) or type(X).__name__
         raise InputError(f"images must have shape (n, H, W, 3) or (n, 3, H, W); given {shape}")

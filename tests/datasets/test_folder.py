@@ -150,7 +150,7 @@ def test_no_folder_at_all(tmp_path: Path, paint: Paint) -> None:
         folder(root=tmp_path / "nowhere")
     with pytest.raises(InputError, match="which is a file"):
         folder(root=paint(tmp_path / "a.png"))
-    with pytest.raises(InputError, match="needs the folder of the images: root=FOLDER"):
+    with pytest.raises(InputError, match="needs the folder of the images: --data FOLDER"):
         load("folder")
 
 

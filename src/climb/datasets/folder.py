@@ -43,11 +43,13 @@ def folder(*, root: Path | str | None = None, image_size: int = 64, seed: int = 
 
 def _existing(root: Path | str | None) -> Path:
     if root is None:
-        raise InputError("dataset 'folder' needs the folder of the images: root=FOLDER")
+        raise InputError("dataset 'folder' needs the folder of the images: --data FOLDER (in Python: root=FOLDER)")
     base = Path(root).expanduser()
     if not base.is_dir():
         reason = "is a file" if base.exists() else "does not exist"
-        raise InputError(f"looked for a folder of images at {base}, which {reason}; give root=FOLDER")
+        raise InputError(
+            f"looked for a folder of images at {base}, which {reason}; give --data FOLDER (in Python: root=FOLDER)"
+        )
     if not image_files(base):
         raise InputError(f"{base} holds no image; allowed extensions: {', '.join(sorted(EXTENSIONS))}")
     return base
@@ -82,7 +84,7 @@ def _list_one_part(base: Path, seed: int) -> tuple[list[str], Listing, Listing]:
     if set(classes) <= set(_PARTS):
         raise InputError(
             f"{base} holds {', '.join(classes)} without class folders inside; expected train/<class>/. "
-            f"To use images without classes, give the folder that holds them: root={base / classes[0]}"
+            f"To use images without classes, give the folder that holds them: {base / classes[0]}"
         )
     listing = list_classes(base, classes)
     train, test = _stratified(listing, classes, seed)

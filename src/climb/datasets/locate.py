@@ -33,11 +33,11 @@ def locate(
     missing = f"looked for {', '.join(marks)} of dataset '{dataset}' in: {', '.join(str(place) for place in looked)}"
     if archive is None:
         raise InputError(
-            f"{missing}. It cannot be downloaded freely; give its folder: root=FOLDER, or export CLIMB_DATA=FOLDER"
+            f"{missing}. It cannot be downloaded freely; give its folder: --data FOLDER, or export CLIMB_DATA=FOLDER"
         )
     help_yourself = (
         f"Where there is a network: curl -LO {archive.url}; unpack it, and give the folder it was unpacked to: "
-        "root=FOLDER, or export CLIMB_DATA=FOLDER"
+        "--data FOLDER (in Python: root=FOLDER), or export CLIMB_DATA=FOLDER"
     )
     if not download:
         raise InputError(f"{missing}, and downloading is switched off. {help_yourself}")

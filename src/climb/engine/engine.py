@@ -28,6 +28,8 @@ class Observation:
     """Scalar loss of the objective in the last pass."""
     alignment: torch.Tensor
     """Scalar loss of the alignment in the last pass; nan before replay starts."""
+    embeddings: torch.Tensor
+    """float32 (n, d): mean of the two views' embeddings of each row of the last pass."""
     report: InsertReport
     """What became of the images in the memory."""
 
@@ -106,6 +108,7 @@ class Engine:
             self._count(batch)
             if memory is not None and memory.space is not None and len(batch.ids) > 0:
                 memory.refresh(batch.ids, replayed)
+        embeddings = torch.cat([streamed, replayed])
         if parts.alignment is not None:
             parts.alignment.after_batch(parts.network)
         if memory is not None and memory.inserts == "after":
@@ -115,7 +118,9 @@ class Engine:
         self.budget.images += len(images)
         self.budget.batches += 1
         # Copies: a captured step writes its next losses over these.
-        return Observation(objective=objective.clone(), alignment=alignment.clone(), report=report)
+        return Observation(
+            objective=objective.clone(), alignment=alignment.clone(), embeddings=embeddings, report=report
+        )
 
     def _rows(self, is_replay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Indices of the stream and the replay rows, on the device. Masks repeat, so the last ones are kept."""

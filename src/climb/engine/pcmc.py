@@ -211,13 +211,19 @@ class Pcmc:
         if len(images) == 0:
             raise InputError("a stream mini-batch needs at least one image; none was given")
         patches = self._encoder.patching(images.to(self.device))
-        report = self._memory.insert(patches, self._embed_patches(patches), embed=self._embed_patches)
+        features = self._embed_patches(patches)
+        report = self._memory.insert(patches, features, embed=self._embed_patches)
         slept = self.budget.images // self.sleep.every
         self.budget.images += len(images)
         self.budget.batches += 1
         if self.budget.images // self.sleep.every > slept and self._fall_asleep():
             report = replace(report, pruned=report.pruned + 1)
-        return Observation(objective=self._loss.clone(), alignment=torch.full_like(self._loss, math.nan), report=report)
+        return Observation(
+            objective=self._loss.clone(),
+            alignment=torch.full_like(self._loss, math.nan),
+            embeddings=features,
+            report=report,
+        )
 
     def on_boundary(self) -> None:
         """A task has ended. Nothing depends on it."""

@@ -346,6 +346,7 @@ class CentroidMemory:
         """Everything that changes. Images are listed in the order of the two sampling pools."""
         events = [(number, EVENTS.index(kind), centroid) for number, kind, centroid in self._events]
         return {
+            "sizes": self._sizes(),
             "images": self._store.get([self._slot_of[image] for image in self._ledger.stored()]),
             "values": self._values.clone(),
             **self._ledger.state_dict(),
@@ -358,14 +359,21 @@ class CentroidMemory:
             "replay": self._replay.bit_generator.state,
         }
 
+    def _sizes(self) -> dict[str, Any]:
+        return {
+            "capacity": self.capacity,
+            "image_shape": list(self.image_shape),
+            "embedding_dim": self.embedding_dim,
+            "stm_centroids": self._stm_centroids,
+            "ltm_centroids": self._ltm_centroids,
+            "images_per_centroid": self._full,
+        }
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
+        if state["sizes"] != self._sizes():
+            raise InputError(f"the saved memory has {state['sizes']}; this one has {self._sizes()}")
         images = state["images"]
-        if state["values"].shape != self._values.shape or images.shape[0] > self.capacity:
-            raise InputError(
-                f"the saved memory has {tuple(state['values'].shape)} centroid values and {images.shape[0]} images; "
-                f"this one has {tuple(self._values.shape)} and room for {self.capacity}"
-            )
         self._values.copy_(state["values"])
         self._ledger.load_state_dict(state)
         self._store.clear()

@@ -12,6 +12,7 @@ from climb.nets.heads import bottleneck, plain_projector, projector
 from climb.nets.micro import MicroNet, micronet
 from climb.nets.network import Network
 from climb.nets.resnet import ResNet, load_torchvision, resnet18, resnet34, resnet50
+from climb.nets.saved_encoder import SavedEncoder, load_encoder, save_encoder
 from climb.nets.timm_model import TimmModel, timm_model
 from climb.nets.vit import VisionTransformer, vit_tiny
 
@@ -21,11 +22,13 @@ __all__ = [
     "MicroNet",
     "Network",
     "ResNet",
+    "SavedEncoder",
     "TimmModel",
     "VisionTransformer",
     "bottleneck",
     "build_network",
     "check_backbone",
+    "load_encoder",
     "load_torchvision",
     "micronet",
     "plain_projector",
@@ -33,6 +36,7 @@ __all__ = [
     "resnet18",
     "resnet34",
     "resnet50",
+    "save_encoder",
     "timm_model",
     "vit_tiny",
 ]

@@ -19,11 +19,13 @@ import torch
 from climb.config import Execution, RunConfig, check_choices
 from climb.datasets import Dataset, load, own_image_size
 from climb.engine import IidChunks, Observation, resolve_device, resolve_engine, resolve_precision
+from climb.engine.health import health
 from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
 from climb.files import write_json
 from climb.learner import build_engine
 from climb.methods import check_config
+from climb.nets import SavedEncoder, save_encoder
 from climb.presets import NETWORK
 from climb.runs.evaluator import Evaluator, row_to_json
 from climb.runs.folder import RunFolder
@@ -32,7 +34,6 @@ from climb.runs.journal import plain
 from climb.runs.plots import draw_plots
 from climb.runs.progress import LiveLine
 from climb.runs.versions import versions
-from climb.state import save_tree
 from climb.streams import Batch, Manifest, Stream, make
 
 JOURNAL_EVERY = 10  # mini-batches between two lines; reading a loss waits for the device
@@ -118,6 +119,7 @@ class Run:
         self.floor: dict[str, float] = {}  # random encoder's accuracy by network
         self.tally: Counter[str] = Counter()  # what became of the images in the memory
         self.seconds = {"train": 0.0, "evaluate": 0.0, "total": 0.0}
+        self.warned = False  # of a collapse
 
     def execute(self) -> dict[str, Any]:
         """Train over the stream, evaluate at the end of each segment, write the result."""
@@ -194,14 +196,20 @@ class Run:
 
     def _record(self, observation: Observation) -> str:
         loss = float(observation.objective)
-        if not math.isfinite(loss):
+        if not math.isfinite(loss) and self.engine.budget.steps > 0:  # PCMC has no loss before its first sleep
             raise ClimbError(f"the loss became {loss} at mini-batch {self.done}: training diverged; lower --lr")
         memory = self.engine.parts.memory
         summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
+        state = health(observation.embeddings)
+        if state.collapsed and not self.warned:
+            self.warned = True
+            log.warning("at mini-batch %d all embeddings are nearly one point: the network has collapsed", self.done)
         self.folder.journal.write(
             self.done,
             "train",
+            embedding_spread=state.spread,
+            effective_rank=state.effective_rank,
             objective=loss,
             alignment=float(observation.alignment),
             stored=stored,
@@ -289,16 +297,15 @@ class Run:
         if others:
             result["other"] = {"evaluated": others[0], **self._accuracies(others[0])}
         self.manifest.save(self.folder.path / "scenario.json")
-        encoder = networks[evaluated].encoder
-        header = {
-            "backbone": self.config.learner.backbone,
-            "image_size": self.config.learner.image_size,
-            "mean": list(self.data.mean),
-            "std": list(self.data.std),
-            "evaluated": evaluated,
-            "config_hash": self.config.config_hash(),
-        }
-        save_tree(self.folder.model_path, {**header, "encoder": encoder.state_dict()}, kind="encoder")
+        learner = self.config.learner
+        saved = SavedEncoder(
+            encoder=networks[evaluated].encoder,
+            backbone=learner.backbone,
+            image_size=learner.image_size,
+            mean=self.data.mean,
+            std=self.data.std,
+        )
+        save_encoder(self.folder.model_path, saved, evaluated=evaluated, config_hash=self.config.config_hash())
         draw_plots(self.folder.journal, result, self.folder.path)
         write_json(self.folder.result_path, result)  # last: its presence means that the run is done
         if not self.execution.keep:

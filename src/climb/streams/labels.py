@@ -34,7 +34,7 @@ def checked_labels(labels: torch.Tensor, classes: int, split: str) -> npt.NDArra
     absent = set(range(classes)) - present
     if absent:
         raise InputError(
-            f"the {split} split has no image of class {listing(absent)}; every class of the manifest"
-            f" (0 to {classes - 1}) needs one: use a manifest made for this dataset"
+            f"the {split} split has no image of class {listing(absent)}; every class (0 to {classes - 1}) needs one."
+            " A folder without classes or without test images can be learned from, but not evaluated"
         )
     return array
