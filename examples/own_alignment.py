@@ -1,0 +1,56 @@
+"""An alignment of your own: features of replayed images stay near those from before the mini-batch.
+
+With unit features h of the student and h' of its copy: ``L = mean |h - h'|^2`` over both views of the replay rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from climb import Climb
+from climb.alignment import Alignment
+from climb.alignment.frozen_copy import copy_state, frozen_copy
+from climb.checks import check_method
+from climb.engine import Parts
+from climb.methods import method, with_replay
+from climb.nets import Encoded
+from climb.workshop import Workshop
+
+
+class StayNear(Alignment):
+    """Holds features to a copy taken once per stream mini-batch. The copy is frozen: it must not be trained."""
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()
+        self.past = frozen_copy(student)
+
+    def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
+        """Mean squared distance of unit features over both views of the replay rows."""
+        with torch.no_grad():
+            past, _ = self.past(encoded.views.index_select(1, encoded.replay_rows).flatten(0, 1))
+        now = encoded.features.index_select(1, encoded.replay_rows).flatten(0, 1)
+        return (F.normalize(now, dim=1) - F.normalize(past.float(), dim=1)).square().sum(1).mean()
+
+    def forwards(self, rows: int, replay_rows: int) -> int:
+        """Both views of the replay rows go through the copy."""
+        return 2 * replay_rows
+
+    def before_batch(self, student: nn.Module) -> None:
+        """Take a new copy, in place."""
+        copy_state(student, into=self.past)
+
+
+@method("stay-near", paper="an example", lr=0.1, alignment_weight=1.0)
+def stay_near(w: Workshop) -> Parts:
+    """A uniform sample, replay, features held to those of the last mini-batch."""
+    return with_replay(w, w.reservoir(), StayNear(w.network))
+
+
+if __name__ == "__main__":
+    check_method("stay-near")
+    images = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
+    model = Climb("stay-near", capacity=60, replay_batch=8, backbone="micro", device="cpu").partial_fit(images)
+    print(f"stay-near: features of shape {model.transform(images).shape}")

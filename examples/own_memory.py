@@ -1,0 +1,52 @@
+"""A memory of your own: every image is kept, in a slot drawn at random.
+
+Each mini-batch wears a little of the past away, so the chance that an image is still stored falls with its age: between
+the last N images and a uniform sample of all. Run it: ``python examples/own_memory.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from climb import Climb
+from climb.checks import check_method
+from climb.engine import Parts
+from climb.memory import check_memory
+from climb.memory.contract import Embed
+from climb.memory.flat import FlatMemory
+from climb.methods import method, with_replay
+from climb.workshop import Workshop
+
+
+class RandomSlotMemory(FlatMemory):
+    """Fills up, then gives each new image the slot of a random stored one. `FlatMemory` does the rest."""
+
+    def _slots(self, images: torch.Tensor, embed: Embed | None) -> list[int]:
+        free = list(range(len(self), self.capacity))[: len(images)]
+        taken = self._insertion.integers(self.capacity, size=len(images) - len(free))
+        return [*free, *map(int, taken)]
+
+
+@method("er-random-slot", paper="an example", lr=0.1)
+def er_random_slot(w: Workshop) -> Parts:
+    """Experience replay from a memory that wears off."""
+    side = w.config.image_size
+    memory = RandomSlotMemory(
+        w.config.memory.capacity, (3, side, side), w.network.embedding_dim, seed=w.seed, device=w.device
+    )
+    return with_replay(w, memory, None)
+
+
+def main() -> None:
+    """Check it, then learn with it for a moment."""
+    check_memory(lambda seed: RandomSlotMemory(20, (3, 8, 8), 16, seed=seed))
+    check_method("er-random-slot")
+    images = np.random.default_rng(0).integers(0, 256, (120, 16, 16, 3), dtype=np.uint8)
+    model = Climb("er-random-slot", capacity=60, replay_batch=8, backbone="micro", device="cpu").partial_fit(images)
+    assert model.memory_ is not None
+    print(f"er-random-slot saw {len(images)} images and keeps {len(model.memory_)}")
+
+
+if __name__ == "__main__":
+    main()
