@@ -13,7 +13,7 @@ from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamA
 from climb.engine.pcmc import Pcmc, build_pcmc
 from climb.errors import InputError, unknown
 from climb.memory import Memory
-from climb.memory.centroid import check_sizes
+from climb.memory.limits import check_sizes
 from climb.nets import check_backbone
 from climb.workshop import Workshop, find_objective
 

@@ -37,22 +37,22 @@ def make(kind: Literal["eager", "captured"], preset: str) -> Engine:
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_captured_steps_agree_with_eager_ones(preset: str) -> None:
-    """The same batches through both. Kernels are chosen separately, so rounding differs and training amplifies it."""
+    """One step at a time from the same state: over many steps training amplifies any difference in rounding."""
     generator = torch.Generator().manual_seed(0)
     batches = torch.randint(0, 256, (12, 42, 3, 32, 32), dtype=torch.uint8, generator=generator).cuda()
     stream_rows, replay_rows = torch.arange(10).cuda(), torch.arange(10, 42).cuda()
     eager, captured, none = make("eager", preset), make("captured", preset), torch.zeros(0).cuda()
     for number, images in enumerate(batches):
+        captured.load_state_dict(eager.state_dict())
         one = eager._step(images, stream_rows, replay_rows, none)
         other = captured._step(images, stream_rows, replay_rows, none)
-        tolerance = 1e-4 if number < 2 else 1e-2
-        for name, left, right in zip(("objective", "alignment"), one, other, strict=False):
-            torch.testing.assert_close(right, left, rtol=tolerance, atol=tolerance, msg=f"{name} at step {number}")
+        for left, right in zip(one, other, strict=True):
+            assert (left - right).norm() <= 1e-3 * left.norm() + 1e-4, f"an output of step {number}"
+        ours, theirs = captured.parts.network.state_dict(), eager.parts.network.state_dict()
+        for name, value in theirs.items():
+            if value.is_floating_point():
+                assert (value - ours[name]).norm() <= 1e-3 * value.norm() + 1e-4, f"{name} after step {number}"
     assert len(captured._step._captures) == 1  # type: ignore[attr-defined]
-    for name, value in eager.parts.network.state_dict().items():
-        if value.is_floating_point():
-            difference = (value - captured.parts.network.state_dict()[name]).norm()
-            assert difference <= 0.02 * value.norm() + 1e-3, name
 
 
 def test_a_captured_engine_continues_from_its_state() -> None:

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from climb.errors import InputError, unknown
+from climb.errors import InputError
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.geometry import BatchGeometry
 from climb.memory.ledger import FREE, LTM, STM, Ledger
+from climb.memory.limits import check_rules, check_sizes
 from climb.memory.store import ImageStore, check_images
 from climb.memory.window import DistanceWindow
 from climb.precision import full_float32
@@ -97,17 +98,7 @@ class CentroidMemory:
         device: torch.device | str = "cpu",
     ) -> None:
         check_sizes(capacity, stm_centroids, ltm_centroids, images_per_centroid)
-        if window < 1:
-            raise InputError(f"window must be at least 1; given {window}")
-        for name, value in (
-            ("novelty_percentile", novelty_percentile),
-            ("stm_rate", stm_rate),
-            ("ltm_accept", ltm_accept),
-        ):
-            if not 0 <= value <= 1:
-                raise InputError(f"{name} must be in 0..1: 0 <= {name} <= 1; given {value}")
-        if prune not in ("anchor", "selective"):
-            raise unknown("pruning strategy", prune, ["anchor", "selective"])
+        check_rules(window, prune, novelty_percentile=novelty_percentile, stm_rate=stm_rate, ltm_accept=ltm_accept)
         self.capacity = capacity
         self.image_shape = tuple(image_shape)
         self.embedding_dim = embedding_dim
@@ -388,20 +379,3 @@ class CentroidMemory:
         self._created = state["created"]
         self._insertion.bit_generator.state = state["insertion"]
         self._replay.bit_generator.state = state["replay"]
-
-
-def check_sizes(capacity: int, stm_centroids: int, ltm_centroids: int, images_per_centroid: int) -> None:
-    """Refuse sizes for which the bound could not be kept by pruning the short-term memory alone."""
-    if min(stm_centroids, ltm_centroids) < 1:
-        raise InputError(
-            "stm_centroids and ltm_centroids must be at least 1: "
-            f"stm_centroids >= 1 and ltm_centroids >= 1; given {stm_centroids} and {ltm_centroids}"
-        )
-    if images_per_centroid < 2:
-        raise InputError(f"images_per_centroid must be at least 2: M >= 2; given {images_per_centroid}")
-    needed = ltm_centroids * images_per_centroid + stm_centroids
-    if needed > capacity:
-        raise InputError(
-            "ltm_centroids * images_per_centroid + stm_centroids must not exceed capacity (K * M + L <= N): "
-            f"{ltm_centroids} * {images_per_centroid} + {stm_centroids} = {needed} > {capacity}"
-        )

@@ -13,6 +13,7 @@ from climb.errors import InputError
 from climb.memory.closest import later_of_closest
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.geometry import BatchGeometry
+from climb.memory.limits import check_fractions
 from climb.memory.pool import IdPool
 from climb.memory.store import ImageStore, check_images
 from climb.memory.window import DistanceWindow
@@ -92,9 +93,7 @@ class PatchMemory:
         ):
             if value < least:
                 raise InputError(f"{name} must be at least {least}; given {value}")
-        for name, share in (("novelty_percentile", novelty_percentile), ("stm_rate", stm_rate)):
-            if not 0 <= share <= 1:
-                raise InputError(f"{name} must be in 0..1; given {share}")
+        check_fractions(novelty_percentile=novelty_percentile, stm_rate=stm_rate)
         self.image_shape = tuple(image_shape)
         self.embedding_dim = embedding_dim
         self._limit = stm_centroids

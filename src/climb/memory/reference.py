@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from climb.errors import InputError, unknown
-from climb.memory.centroid import EVENTS_KEPT, Tier, check_sizes
+from climb.errors import InputError
+from climb.memory.centroid import EVENTS_KEPT, Tier
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
+from climb.memory.limits import check_rules, check_sizes
 from climb.memory.reference_similarity import CachedSimilarities
 from climb.memory.reference_slot import TRANSFERRED, Slot, snapshot
 from climb.memory.store import check_images
@@ -55,14 +56,7 @@ class ReferenceMemory:
         device: torch.device | str = "cpu",
     ) -> None:
         check_sizes(capacity, stm_centroids, ltm_centroids, images_per_centroid)
-        fractions = {"novelty_percentile": novelty_percentile, "stm_rate": stm_rate, "ltm_accept": ltm_accept}
-        for name, value in fractions.items():
-            if not 0 <= value <= 1:
-                raise InputError(f"{name} must be in 0..1; given {value}")
-        if window < 1:
-            raise InputError(f"window must be at least 1; given {window}")
-        if prune not in ("anchor", "selective"):
-            raise unknown("pruning strategy", prune, ["anchor", "selective"])
+        check_rules(window, prune, novelty_percentile=novelty_percentile, stm_rate=stm_rate, ltm_accept=ltm_accept)
         self.capacity = capacity
         self.image_shape = tuple(image_shape)
         self.embedding_dim = embedding_dim
