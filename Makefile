@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-slow format clean
+.PHONY: help demo test test-slow verify format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       install climb into $(VENV) and run CLIMB on a built-in synthetic stream (two minutes)"
 	@echo "make test       install the development tools and pass every check (under ten minutes)"
 	@echo "make test-slow  what needs longer"
+	@echo "make verify     every method on the demo's stream, three seeds (an hour on two cores)"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +37,9 @@ test: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "slow"
+
+verify: $(VENV)/.installed
+	$(BIN)/python benchmarks/verify_methods.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
