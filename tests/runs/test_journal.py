@@ -36,3 +36,12 @@ def test_cutting_drops_later_lines_and_half_a_line(tmp_path: Path) -> None:
 def test_cutting_a_journal_that_is_not_there(tmp_path: Path) -> None:
     Journal(tmp_path / "journal.jsonl").cut(3)
     assert not (tmp_path / "journal.jsonl").exists()
+
+
+def test_cut_drops_the_evaluation_that_will_be_done_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.write(10, "evaluation", network="student", task=0, joint=1.0)
+    journal.write(20, "train", objective=2.0)
+    journal.write(20, "evaluation", network="student", task=1, joint=3.0)
+    journal.cut(20, task=1)
+    assert [(line["batch"], line["event"]) for line in journal.read()] == [(10, "evaluation"), (20, "train")]

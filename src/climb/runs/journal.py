@@ -22,10 +22,15 @@ class Journal:
         with open(self.path, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line, allow_nan=False) + "\n")
 
-    def cut(self, batch: int) -> None:
-        """Drop lines past mini-batch number ``batch``, and a last line that a crash left half-written."""
+    def cut(self, batch: int, *, task: int | None = None) -> None:
+        """Drop what is about to be redone: lines past mini-batch number ``batch``, the evaluation of ``task``, and a
+        last line that a crash left half-written."""
         if self.path.exists():
-            kept = [json.dumps(line) for line in self.read() if line["batch"] <= batch]
+            kept = [
+                json.dumps(line)
+                for line in self.read()
+                if line["batch"] <= batch and (task is None or line.get("task") != task)
+            ]
             write_text(self.path, "".join(f"{line}\n" for line in kept))
 
     def read(self, event: str | None = None) -> list[dict[str, Any]]:

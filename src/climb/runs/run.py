@@ -247,7 +247,10 @@ class Run:
 
     def _resume(self) -> None:
         state = self.folder.load_checkpoint()
-        self.folder.journal.cut(-1 if state is None else state["done"])
+        if state is None:
+            self.folder.journal.cut(-1)
+        else:
+            self.folder.journal.cut(state["done"], task=state["pending"])
         self.folder.journal.write(
             0 if state is None else state["done"],
             "start",
