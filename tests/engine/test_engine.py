@@ -379,3 +379,12 @@ def test_the_reference_prunes(make_engine: Make, images: Draw) -> None:
 def test_no_images_are_refused(make_engine: Make, images: Draw) -> None:
     with pytest.raises(InputError, match="at least one image"):
         make_engine().observe(images(1)[:0])
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_a_memory_of_features_is_given_features(preset: str, make_engine: Make, images: Draw) -> None:
+    """SCALE keeps features of 512 numbers under a projector of 128: the two must not be mixed up."""
+    engine = make_engine("scale", preset, backbone="resnet18", passes=1, replay_batch=4)
+    seen = [engine.observe(images(10, number)) for number in range(2)][-1]
+    assert engine.parts.network.embedding_dim == 128
+    assert seen.embeddings.shape == (14, 512)

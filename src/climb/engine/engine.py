@@ -29,7 +29,7 @@ class Observation:
     alignment: torch.Tensor
     """Scalar loss of the alignment in the last pass; nan before replay starts."""
     embeddings: torch.Tensor
-    """float32 (n, d): mean of the two views' embeddings of each row of the last pass."""
+    """float32 (n, d): mean over the two views of each row of the last pass, in the memory's space."""
     report: InsertReport
     """What became of the images in the memory."""
 
@@ -167,12 +167,11 @@ class Engine:
 
     def _count(self, batch: TrainingBatch) -> None:
         self.budget.steps += 1
-        self.budget.cbp += 2 * self.parts.batch.trained(len(batch.images), len(batch.ids))
-        self.budget.forward_only += self.parts.objective.forwards(
-            self.parts.batch.trained(len(batch.images), len(batch.ids))
-        )
+        rows = self.parts.batch.trained(len(batch.images), len(batch.ids))
+        self.budget.cbp += 2 * rows
+        self.budget.forward_only += self.parts.objective.forwards(rows)
         if self.parts.alignment is not None:
-            self.budget.forward_only += self.parts.alignment.forwards(len(batch.images), len(batch.ids))
+            self.budget.forward_only += self.parts.alignment.forwards(rows, len(batch.ids))
         if self._eager_step.refreshes_after_step:
             self.budget.forward_only += 2 * len(batch.ids)
 

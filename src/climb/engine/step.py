@@ -55,8 +55,8 @@ class TrainStep:
 
         Returns:
             The objective's scalar loss; the alignment's, before its weight (nan where no row is replayed); float32
-            (s, d) the mean of the two views' embeddings of each stream row, from before the step; and float32 (r, d)
-            those of the replay rows, from before or, if so configured, after it.
+            (s, d) the mean over the two views of each stream row, in the memory's space, from before the step; and
+            float32 (r, d) that of the replay rows, from before or, if so configured, after it.
         """
         parts = self.parts
         mixed = parts.batch.mix(self.augment(images, self.generator), stream_rows, replay_rows, self.generator)
@@ -86,16 +86,15 @@ class TrainStep:
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
 
-        mean = encoded.embeddings.detach().mean(0)
+        mean = self._in_memory_space(encoded.features, encoded.embeddings).detach().mean(0)
         replayed = mean.index_select(0, replay_rows)
         if replay and self.refreshes_after_step:
             with torch.no_grad(), frozen_statistics(parts.network):
                 again = self.forward(views.index_select(1, replay_rows).flatten(0, 1))
             replayed = again.view(2, len(replay_rows), -1).mean(0)
-        missing = torch.full_like(objective, float("nan"))
         return (
             objective.detach(),
-            missing.detach() if align is None else align.detach(),
+            torch.full_like(objective, float("nan")).detach() if align is None else align.detach(),
             mean.index_select(0, stream_rows),
             replayed,
         )
@@ -108,11 +107,13 @@ class TrainStep:
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for."""
-        space = self.parts.memory.space if self.parts.memory is not None else None
         with numerics(self.device, self.precision), autocast(self.device, self.precision):
             features, embeddings = self.parts.network(inputs)
-        output: torch.Tensor = features if space == "backbone" else embeddings
-        return output.float()
+        return self._in_memory_space(features, embeddings).float()
+
+    def _in_memory_space(self, features: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
+        memory = self.parts.memory
+        return features if memory is not None and memory.space == "backbone" else embeddings
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Momentum by parameter name, for the parameters that have one yet."""
