@@ -1,0 +1,1 @@
+"""A trained encoder for use elsewhere."""

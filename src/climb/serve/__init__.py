@@ -1,0 +1,1 @@
+"""A live, read-only view of run folders over HTTP."""
