@@ -1,0 +1,246 @@
+"""From runs to the cells of a table: what goes where, mean and spread over seeds, what is bold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from climb.bench.comparable import Aspect, differences
+from climb.bench.paper import Printed, printed_value
+from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, bootstrap_interval, sample_of, verdicts
+from climb.errors import InputError, unknown
+
+Against = Literal["paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A number of a run that a table shows."""
+
+    key: str
+    """Where it stands in `result.json`; a dot goes one level down: ``diversity.vendi_score``."""
+    label: str
+    """Heading: "CA", "FA"."""
+    digits: int = 2
+    """Decimals shown."""
+    higher_is_better: bool | None = True
+    """None: neither way, and nothing is bold."""
+    scale: float = 1.0
+    """What the number is multiplied by before it is shown (seconds to hours)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSpec:
+    """A row of a table."""
+
+    label: str
+    method: str
+    kind: Literal["method", "bound", "indicative"] = "method"
+    """Bounds and indicative rows are shown, never bold, and held to nobody's budget."""
+    group: str = ""
+    """Rows are compared within their group only; a table shows groups apart."""
+    latex: str | None = None
+    """The label in LaTeX, where it has symbols."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The shape of a table: rows by columns by metrics."""
+
+    name: str
+    title: str
+    rows: tuple[RowSpec, ...]
+    columns: tuple[str, ...]
+    """Labels such as "20 tasks"."""
+    metrics: tuple[Metric, ...]
+    varies: tuple[Aspect, ...] = ()
+    """In what its runs may differ on purpose (a table of capacities: "capacity")."""
+
+    def row(self, label: str) -> RowSpec:
+        """The row with this label."""
+        for row in self.rows:
+            if row.label == label:
+                return row
+        raise unknown(f"row of {self.name}", label, [row.label for row in self.rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A finished run and its place in a table."""
+
+    row: str
+    column: str
+    result: Mapping[str, Any]
+    """A `result.json`: one seed."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The run's configuration, as in its `config.json` under ``config``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One number of a table."""
+
+    mean: float
+    std: float | None
+    n: int
+    bold: bool
+    values: tuple[float, ...]
+    """One per seed, by increasing seed."""
+    seeds: tuple[int, ...]
+    p: float | None = None
+    """Against the best of its column; None for the best itself, and where no test is possible."""
+    effect: float | None = None
+    """Hedges' g of the best of its column against this one."""
+    interval: tuple[float, float] | None = None
+    """Bootstrap interval (95 %) of the mean."""
+    paper: Printed | None = None
+    """What the paper prints here."""
+    difference: float | None = None
+    """Our mean less the paper's."""
+
+
+CellKey = tuple[str, str, str]
+"""Row label, column label, metric label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A layout filled with numbers. Cells without a run are absent."""
+
+    layout: Layout
+    cells: Mapping[CellKey, Cell]
+    rule: Comparison
+    notes: tuple[str, ...] = ()
+    """What a reader must know: seeds, the rule of bold, what differs between the runs."""
+    against_paper: bool = False
+    """Whether the paper's values are shown beside."""
+
+    def cell(self, row: str, column: str, metric: str) -> Cell | None:
+        """The number at a place, by the three labels; None where no run is."""
+        return self.cells.get((row, column, metric))
+
+
+def build_table(
+    layout: Layout,
+    placed: Iterable[Placed],
+    *,
+    test: Comparison = PAPER_RULE,
+    against: Against | None = None,
+    mix: bool = False,
+) -> Table:
+    """Fill a layout with runs.
+
+    Args:
+        layout: rows, columns, metrics.
+        placed: the runs, each with its place; several seeds go to one place.
+        test: how a row is held against the best of its column.
+        against: "paper" also looks up what the paper prints at each place.
+        mix: fill the table even where its runs differ in budget, dataset, probe, network evaluated or preset; the
+            differences become notes.
+
+    Raises:
+        InputError: a place that the layout lacks, two different runs of one seed at one place, or runs that cannot be
+            compared, with the reason.
+    """
+    runs = list(placed)
+    at = _by_place(layout, runs)
+    compared = [run for run in runs if layout.row(run.row).kind == "method"]
+    reasons, remarks = differences(compared, others=runs, allowed=layout.varies)
+    if reasons and not mix:
+        raise InputError(
+            "these runs cannot be compared: " + "; ".join(reasons) + ". Leave some out, or give --mix to print them all"
+        )
+    samples: dict[CellKey, Sample] = {}
+    for (row, column), seeds in at.items():
+        for metric in layout.metrics:
+            values = {seed: value_at(run.result, metric) for seed, run in sorted(seeds.items())}
+            known = {seed: value for seed, value in values.items() if value is not None}
+            if known:
+                samples[row, column, metric.label] = sample_of(known)
+    dataset = str(runs[0].result.get("dataset", "")) if runs else ""
+    judged = _judge(layout, samples, test)
+    cells = {}
+    for key, sample in samples.items():
+        verdict = judged.get(key, Verdict(bold=False, p=None, effect=None))
+        printed = printed_value(layout.name, dataset, *key) if against == "paper" else None
+        cells[key] = Cell(
+            mean=sample.mean,
+            std=sample.std,
+            n=sample.n,
+            bold=verdict.bold,
+            values=tuple(sample.by_seed.values()),
+            seeds=tuple(sample.by_seed),
+            p=verdict.p,
+            effect=verdict.effect,
+            interval=bootstrap_interval(list(sample.by_seed.values())),
+            paper=printed,
+            difference=None if printed is None else sample.mean - printed.mean,
+        )
+    notes = _notes(cells, test, judged, [*reasons, *remarks])
+    if against == "paper" and not any(cell.paper for cell in cells.values()):
+        notes.append(f"the paper prints no such values for {dataset or 'these runs'}")
+    return Table(layout=layout, cells=cells, rule=test, notes=tuple(notes), against_paper=against == "paper")
+
+
+def value_at(result: Mapping[str, Any], metric: Metric) -> float | None:
+    """The metric of a result, or None where the run has none.
+
+    >>> value_at({"seconds": {"train": 7200}}, Metric(key="seconds.train", label="hours", scale=1 / 3600))
+    2.0
+    """
+    found: Any = result
+    for part in metric.key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return None if found is None or not math.isfinite(found) else float(found) * metric.scale
+
+
+def _by_place(layout: Layout, runs: Sequence[Placed]) -> dict[tuple[str, str], dict[int, Placed]]:
+    at: dict[tuple[str, str], dict[int, Placed]] = {}
+    for run in runs:
+        layout.row(run.row)
+        if run.column not in layout.columns:
+            raise unknown(f"column of {layout.name}", run.column, layout.columns)
+        seeds = at.setdefault((run.row, run.column), {})
+        seed = int(run.result["seed"])
+        other = seeds.get(seed)
+        if other is not None and other.result.get("config_hash") != run.result.get("config_hash"):
+            raise InputError(
+                f"two different runs with seed {seed} at {run.row}, {run.column}: configurations "
+                f"{other.result.get('config_hash')} and {run.result.get('config_hash')}; leave one out"
+            )
+        seeds.setdefault(seed, run)
+    return at
+
+
+def _judge(layout: Layout, samples: Mapping[CellKey, Sample], rule: Comparison) -> dict[CellKey, Verdict]:
+    judged: dict[CellKey, Verdict] = {}
+    groups = dict.fromkeys(row.group for row in layout.rows)
+    for metric in layout.metrics:
+        if metric.higher_is_better is None:
+            continue
+        for column in layout.columns:
+            for group in groups:
+                rivals = {
+                    row.label: samples[row.label, column, metric.label]
+                    for row in layout.rows
+                    if row.group == group and row.kind == "method" and (row.label, column, metric.label) in samples
+                }
+                for label, verdict in verdicts(rivals, higher=metric.higher_is_better, rule=rule).items():
+                    judged[label, column, metric.label] = verdict
+    return judged
+
+
+def _notes(
+    cells: Mapping[CellKey, Cell], rule: Comparison, judged: Mapping[CellKey, Verdict], said: Sequence[str]
+) -> list[str]:
+    counts = sorted({cell.n for cell in cells.values()})
+    notes = []
+    if counts:
+        seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        notes.append(f"mean ± sample standard deviation, n = {seeds}")
+    comparisons = sum(verdict.p is not None for verdict in judged.values())
+    if judged:
+        notes.append(f"bold: the best of its column, or not told apart from it ({rule}; {comparisons} comparisons)")
+    return [*notes, *said]

@@ -1,0 +1,152 @@
+"""The tables of the paper, empty: their rows, columns and metrics. Labels are those of the paper's values."""
+
+from __future__ import annotations
+
+from climb.bench.cell import Layout, Metric, RowSpec
+from climb.errors import unknown
+
+CA = Metric(key="continual_accuracy", label="CA")
+FA = Metric(key="final_accuracy", label="FA")
+CA_UPTO = Metric(key="continual_accuracy_upto", label="CA up-to")
+"""CA with a probe on the classes seen so far: the paper's sentence describes it, its numbers agree with `CA`."""
+PER_IMAGE = (
+    Metric(key="continual_accuracy_per_image", label="CA per image"),
+    Metric(key="final_accuracy_per_image", label="FA per image"),
+)
+"""Each test image counts once, not each task: another number where tasks differ in size."""
+FORGETTING = Metric(key="forgetting", label="forgetting", higher_is_better=False)
+
+IID = RowSpec(label="i.i.d.", method="iid", kind="bound")
+SCALE = RowSpec(label="SCALE", method="scale")
+OSIRIS_R = RowSpec(label="Osiris-R", method="osiris-r")
+MINRED = RowSpec(label="MinRed", method="minred")
+CLA_R = RowSpec(label="CLA-R", method="cla-r")
+CLA_E = RowSpec(label="CLA-E", method="cla-e")
+CLIMB = RowSpec(label="CLIMB", method="climb")
+PCMC = RowSpec(label="PCMC", method="pcmc", kind="indicative")
+
+SSL, ALIGN = r"$\mathcal{L}_{\text{SSL}}$", r"$\mathcal{L}_{\text{align}}$"
+
+
+def _sensitivity(name: str, symbol: str, values: tuple[str, ...]) -> tuple[RowSpec, ...]:
+    return tuple(
+        RowSpec(label=f"{name} = {value}", method="climb", group=name, latex=f"${symbol} = {value}$")
+        for value in values
+    )
+
+
+def _ablation(label: str, method: str, latex: str) -> RowSpec:
+    return RowSpec(label=label, method=method, latex=latex)
+
+
+LAYOUTS: dict[str, Layout] = {
+    layout.name: layout
+    for layout in (
+        Layout(
+            name="table-regular",
+            title="Regular tasks",
+            rows=(IID, SCALE, OSIRIS_R, MINRED, CLA_R, CLA_E, CLIMB, PCMC),
+            columns=("20 tasks", "50 tasks", "100 tasks"),
+            metrics=(CA, FA, CA_UPTO),
+        ),
+        Layout(
+            name="table-irregular",
+            title="Irregular tasks",
+            rows=(OSIRIS_R, MINRED, CLA_R, CLA_E, CLIMB, PCMC),
+            columns=("20 tasks", "50 tasks"),
+            metrics=(CA, FA, *PER_IMAGE),
+        ),
+        Layout(
+            name="table-ablation",
+            title="Ablation",
+            rows=(
+                _ablation("SSL", "finetune", SSL),
+                _ablation("SSL + memory", "climb-memory-only", f"{SSL} + Memory"),
+                _ablation("SSL + memory + alignment", "climb-previous-step", f"{SSL} + Memory + {ALIGN}"),
+                _ablation("SSL + memory + alignment + EMA (CLIMB)", "climb", f"{SSL} + Memory + {ALIGN} + EMA (CLIMB)"),
+                _ablation("SSL + FIFO + alignment + EMA", "climb-fifo", f"{SSL} + FIFO + {ALIGN} + EMA"),
+                _ablation("SSL + MinRed + alignment + EMA", "climb-minred", f"{SSL} + MinRed + {ALIGN} + EMA"),
+                _ablation("SSL + reservoir + alignment + EMA", "climb-reservoir", f"{SSL} + Reservoir + {ALIGN} + EMA"),
+            ),
+            columns=("20 tasks",),
+            metrics=(CA, FA),
+        ),
+        Layout(
+            name="table-sensitivity-architecture",
+            title="Sensitivity to the memory's sizes",
+            rows=(
+                *_sensitivity("N", "N", ("1000", "1500", "2000", "2500", "3500", "5000")),
+                *_sensitivity("L", "L", ("50", "75", "100", "150", "200")),
+                *_sensitivity("K", "K", ("20", "35", "50", "60", "80")),
+                *_sensitivity("M", "M", ("10", "20", "30", "50")),
+            ),
+            columns=("20 tasks",),
+            metrics=(CA, FA),
+            varies=("capacity",),
+        ),
+        Layout(
+            name="table-sensitivity-update",
+            title="Sensitivity to the memory's rules of update",
+            rows=(
+                *_sensitivity("p", "p", ("0.75", "0.85", "0.90", "0.95", "0.99")),
+                *_sensitivity("tau_ema", r"\tau_{\text{ema}}", ("0.990", "0.995", "0.999", "0.9995")),
+                *_sensitivity("alpha_stm", r"\alpha_{\text{stm}}", ("0.01", "0.05", "0.1", "0.3", "0.5")),
+            ),
+            columns=("20 tasks",),
+            metrics=(CA, FA),
+        ),
+        Layout(
+            name="table-pruning",
+            title="Global pruning",
+            rows=(RowSpec(label="Anchor", method="climb"), RowSpec(label="Selective", method="climb-selective")),
+            columns=("20 tasks", "50 tasks"),
+            metrics=(CA, FA),
+        ),
+        Layout(
+            name="table-diversity",
+            title="Diversity of the memory at the end",
+            rows=(
+                CLIMB,
+                RowSpec(label="MinRed", method="climb-minred"),
+                RowSpec(label="Reservoir", method="climb-reservoir"),
+                RowSpec(label="FIFO", method="climb-fifo"),
+            ),
+            columns=("20 tasks",),
+            metrics=(
+                Metric(key="stored_images", label="stored images", digits=0, higher_is_better=None),
+                Metric(key="diversity.vendi_score", label="Vendi score", digits=1),
+                Metric(key="diversity.uniformity", label="uniformity", digits=3, higher_is_better=False),
+                Metric(
+                    key="diversity.intra_distance", label="intra-cluster distance", digits=3, higher_is_better=False
+                ),
+                Metric(key="diversity.inter_intra_ratio", label="inter/intra ratio", digits=3),
+                Metric(key="final_accuracy", label="probe accuracy", digits=3, scale=0.01),
+            ),
+        ),
+        Layout(
+            name="table-simsiam",
+            title="SimSiam as the objective",
+            rows=(IID, MINRED, CLA_R, CLA_E, CLIMB),
+            columns=("20 tasks", "50 tasks"),
+            metrics=(CA, FA),
+        ),
+        Layout(
+            name="table-forgetting",
+            title="Forgetting (negative: old tasks improved)",
+            rows=(SCALE, OSIRIS_R, MINRED, CLA_R, CLA_E, CLIMB),
+            columns=("20 tasks", "50 tasks", "100 tasks"),
+            metrics=(FORGETTING,),
+        ),
+    )
+}
+
+
+def find_layout(name: str) -> Layout:
+    """The table of the paper with this name.
+
+    >>> [row.label for row in find_layout("table-pruning").rows]
+    ['Anchor', 'Selective']
+    """
+    if name not in LAYOUTS:
+        raise unknown("layout", name, LAYOUTS)
+    return LAYOUTS[name]
