@@ -62,7 +62,7 @@ def test_the_files_of_a_finished_run(done: Path, make_config: Make) -> None:
     names = {path.name for path in done.iterdir()}
     assert names == {
         "config.json", "journal.jsonl", "result.json", "scenario.json",
-        "model.safetensors", "accuracy.png", "memory.png",
+        "model.safetensors", "memory.safetensors", "accuracy.png", "memory.png",
     }  # fmt: skip
     for name in ("accuracy.png", "memory.png"):
         with Image.open(done / name) as picture:

@@ -21,6 +21,7 @@ from climb.evaluation import (
     ridge_accuracy,
 )
 from climb.nets import Network
+from climb.runs.remembered import Remembered, remembered
 from climb.streams import Stream
 
 NEIGHBOURS = 50
@@ -83,21 +84,31 @@ class Evaluator:
             found["ridge_accuracy"] = ridge_accuracy(*arguments)
         return found
 
-    def _features(self, engine: Engine, network: Network) -> Labelled:
-        def extract(images: torch.Tensor) -> torch.Tensor:
-            with numerics(engine.device, engine.precision), autocast(engine.device, engine.precision):
-                return extract_features(
-                    network.encoder,
-                    images,
-                    engine.augment.plain,
-                    batch_size=max(32, min(1024, 2**23 // images.shape[-1] ** 2)),  # as much memory at any size
-                    device=engine.device,
-                )
+    def remembered(self, engine: Engine) -> Remembered | None:
+        """What the memory holds, each image with its features where the network takes images of that size."""
+        memory = engine.parts.memory
+        content = None if memory is None else remembered(memory.state_dict())
+        if content is None or content.images.shape[-1] != engine.config.image_size:  # patches are smaller
+            return content
+        network = next(iter(self.networks(engine).values()))
+        return content.with_embeddings(self.encoded(engine, network, content.images).cpu())
 
+    def encoded(self, engine: Engine, network: Network, images: torch.Tensor) -> torch.Tensor:
+        """Features (n, d) of uint8 images (n, 3, H, W), as the probes see them."""
+        with numerics(engine.device, engine.precision), autocast(engine.device, engine.precision):
+            return extract_features(
+                network.encoder,
+                images,
+                engine.augment.plain,
+                batch_size=max(32, min(1024, 2**23 // images.shape[-1] ** 2)),  # as much memory at any size
+                device=engine.device,
+            )
+
+    def _features(self, engine: Engine, network: Network) -> Labelled:
         return Labelled(
-            train_features=extract(self._data.train.images),
+            train_features=self.encoded(engine, network, self._data.train.images),
             train_labels=self._data.train.labels.to(engine.device),
-            test_features=extract(self._data.test.images),
+            test_features=self.encoded(engine, network, self._data.test.images),
             test_labels=self._data.test.labels.to(engine.device),
         )
 

@@ -10,7 +10,9 @@ from typing import Any
 from climb.config import Execution, RunConfig, to_dict
 from climb.errors import InputError
 from climb.files import write_json
+from climb.runs.command import command_line
 from climb.runs.journal import Journal
+from climb.runs.remembered import Remembered, remembered
 from climb.state import load_tree, save_tree
 
 FORMAT_VERSION = 1
@@ -25,6 +27,7 @@ class RunFolder:
         self.result_path = self.path / "result.json"
         self.checkpoint_path = self.path / "checkpoint" / "state.safetensors"
         self.model_path = self.path / "model.safetensors"
+        self.memory_path = self.path / "memory.safetensors"
         self.journal = Journal(self.path / "journal.jsonl")
 
     def check(self, config: RunConfig) -> None:
@@ -55,6 +58,7 @@ class RunFolder:
                 "config": to_dict(config.resolved()),
                 "execution": to_dict(execution),
                 "versions": versions,
+                "command": command_line(),
             },
         )
 
@@ -72,6 +76,18 @@ class RunFolder:
             return None
         state: dict[str, Any] = load_tree(self.checkpoint_path, kind="checkpoint")
         return state
+
+    def save_memory(self, content: Remembered) -> None:
+        """Keep what the memory of a finished run holds, for people to look at."""
+        save_tree(self.memory_path, content.smaller().to_tree(), kind="memory")
+
+    def load_memory(self) -> Remembered | None:
+        """What the memory held at the end or, of a run that goes on, at its last checkpoint; None if not kept."""
+        if self.memory_path.exists():
+            return Remembered.from_tree(load_tree(self.memory_path, kind="memory"))
+        if self.checkpoint_path.exists():
+            return remembered(load_tree(self.checkpoint_path, kind="checkpoint", at=("engine", "memory")))
+        return None
 
     def drop_checkpoint(self) -> None:
         """Remove the state of a run that is done, and what a killed process may have left beside it."""

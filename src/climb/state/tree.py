@@ -6,6 +6,7 @@ Tensors go to the file's body. The rest, with a marker where each tensor was, go
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,11 @@ def save_tree(path: Path, tree: Any, *, kind: str) -> None:
     write_atomic(path, lambda temporary: save_file(tensors, str(temporary), metadata={_HEADER: json.dumps(header)}))
 
 
-def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu") -> Any:
-    """The tree that `save_tree` wrote. A file of a newer format, or of another kind, is refused."""
+def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu", at: Sequence[str] = ()) -> Any:
+    """The tree that `save_tree` wrote. A file of a newer format, or of another kind, is refused.
+
+    Only the branch under the keys ``at`` is read: a checkpoint is large, its memory is not.
+    """
     try:
         with safe_open(str(path), framework="pt", device=str(device)) as handle:
             header = json.loads((handle.metadata() or {}).get(_HEADER, "{}"))
@@ -42,10 +46,17 @@ def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu") -> A
                 raise ClimbError(
                     f"{path} has format_version {version}; this climb reads up to {FORMAT_VERSION}: install a newer one"
                 )
-            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 - not a dict
+            return _restore(_branch(header["tree"], at, path), handle.get_tensor)
     except (SafetensorError, FileNotFoundError) as error:
         raise ClimbError(f"cannot read {path}: {error}") from error
-    return _restore(header["tree"], tensors)
+
+
+def _branch(tree: Any, at: Sequence[str], path: Path) -> Any:
+    for key in at:
+        if not isinstance(tree, dict) or key not in tree:
+            raise ClimbError(f"{path} has nothing under {'.'.join(at)}")
+        tree = tree[key]
+    return tree
 
 
 def _strip(node: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
@@ -65,11 +76,11 @@ def _strip(node: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
     raise TypeError(f"state at '{name}' is a {type(node).__name__}; only tensors and plain data can be saved")
 
 
-def _restore(node: Any, tensors: dict[str, torch.Tensor]) -> Any:
+def _restore(node: Any, tensor: Callable[[str], torch.Tensor]) -> Any:
     if isinstance(node, dict):
         if set(node) == {_TENSOR}:
-            return tensors[node[_TENSOR]]
-        return {key: _restore(value, tensors) for key, value in node.items()}
+            return tensor(node[_TENSOR])
+        return {key: _restore(value, tensor) for key, value in node.items()}
     if isinstance(node, list):
-        return [_restore(value, tensors) for value in node]
+        return [_restore(value, tensor) for value in node]
     return node
