@@ -38,7 +38,7 @@ def test_probing_leaves_everything_as_it_was(make_config: Make, preset: str, tmp
     assert np.array_equal(np.random.get_state()[1], drawn[1])  # type: ignore[index]  # noqa: NPY002
     assert run.engine.parts.network.training
     assert list(rows) == (["teacher", "student"] if preset == "default" else ["student", "teacher"])
-    assert set(found) == {"knn_accuracy", "ridge_accuracy"}
+    assert set(found) == {"validation_accuracy", "knn_accuracy", "ridge_accuracy"}
 
 
 def test_the_same_features_get_the_same_answer(make_config: Make, tmp_path: Path) -> None:
@@ -61,4 +61,18 @@ def test_which_networks_are_probed(
 ) -> None:
     run = start(make_config(learner={"method": method}, evaluation={"network": wanted}), tmp_path)
     assert list(run.evaluator.networks(run.engine)) == probed
-    assert run.evaluator.final_probes(run.engine) == {}
+    assert set(run.evaluator.final_probes(run.engine)) == {"validation_accuracy"}
+
+
+def test_validation_accuracy_is_of_held_out_images_and_blind_to_test_images(make_config: Make, tmp_path: Path) -> None:
+    run = start(make_config(), tmp_path)
+    before = run.evaluator.final_probes(run.engine)["validation_accuracy"]
+    accuracies = run.evaluator.rows(run.engine, after=1)
+    run.data.test.labels.zero_()
+    assert run.evaluator.rows(run.engine, after=1) != accuracies
+    assert run.evaluator.final_probes(run.engine)["validation_accuracy"] == before
+    held_out = torch.cat([segment.validation for segment in run.stream.segments])
+    run.data.train.labels.zero_()
+    assert run.evaluator.final_probes(run.engine)["validation_accuracy"] == 100
+    run.data.train.labels[held_out] = 1
+    assert run.evaluator.final_probes(run.engine)["validation_accuracy"] < 50

@@ -17,6 +17,7 @@ from climb.evaluation import (
     Row,
     evaluate,
     extract_features,
+    fit_linear_probe,
     knn_accuracy,
     ridge_accuracy,
 )
@@ -66,11 +67,10 @@ class Evaluator:
         }
 
     def final_probes(self, engine: Engine) -> dict[str, float]:
-        """The other probes, of the main network: accuracy over all test images, in percent."""
-        if not (self._config.knn or self._config.ridge):
-            return {}
+        """The other probes of the main network, in percent: on the held-out images, and on all test images."""
         features = self._features(engine, next(iter(self.networks(engine).values())))
         rows = torch.cat([segment.train for segment in self._stream.segments]).to(features.train_features.device)
+        held_out = torch.cat([segment.validation for segment in self._stream.segments]).to(rows.device)
         arguments = (
             features.train_features[rows],
             features.train_labels[rows],
@@ -78,11 +78,27 @@ class Evaluator:
             features.test_labels,
         )
         found: dict[str, float] = {}
+        if len(held_out) > 0:  # small tasks hold none out
+            found["validation_accuracy"] = self._validation_accuracy(features, rows, held_out)
         if self._config.knn:
             found["knn_accuracy"] = knn_accuracy(*arguments, k=min(NEIGHBOURS, len(rows)))
         if self._config.ridge:
             found["ridge_accuracy"] = ridge_accuracy(*arguments)
         return found
+
+    def _validation_accuracy(self, features: Labelled, train: torch.Tensor, held_out: torch.Tensor) -> float:
+        """The linear probe on the images that neither it nor the network was trained on: what settings are chosen by,
+        so that test images have no part in it."""
+        validation = (features.train_features[held_out], features.train_labels[held_out])
+        probe = fit_linear_probe(
+            features.train_features[train],
+            features.train_labels[train],
+            *validation,
+            classes=len(self._data.classes),
+            config=LinearProbeConfig(epochs=self._config.epochs),
+            seed=self._seed,
+        )
+        return probe.accuracy(*validation)
 
     def remembered(self, engine: Engine) -> Remembered | None:
         """What the memory holds, each image with its features where the network takes images of that size."""
