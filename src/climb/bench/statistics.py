@@ -119,10 +119,8 @@ def p_value(better: Sample, worse: Sample, rule: Comparison = PAPER_RULE, *, hig
             freedom = (a + b) ** 2 / (a**2 / (better.n - 1) + b**2 / (worse.n - 1)) if a + b > 0 else 1.0
             error = math.sqrt(a + b)
     gap = gap if higher else -gap
-    if error == 0 and gap != 0:  # every seed the same: any gap is certain
-        statistic = math.copysign(math.inf, gap)
-    else:
-        statistic = gap / (error or 1.0)
+    # Every seed the same: any gap is certain.
+    statistic = math.copysign(math.inf, gap) if error == 0 and gap != 0 else gap / (error or 1.0)
     return _tail(statistic, freedom) if rule.sides == 1 else min(1.0, 2 * _tail(abs(statistic), freedom))
 
 

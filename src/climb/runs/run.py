@@ -31,6 +31,7 @@ from climb.runs.evaluator import Evaluator, row_to_json
 from climb.runs.folder import RunFolder
 from climb.runs.interrupt import Interrupted, stop_on_signal
 from climb.runs.journal import plain
+from climb.runs.memory_diversity import memory_diversity
 from climb.runs.plots import draw_plots
 from climb.runs.progress import LiveLine
 from climb.runs.versions import versions
@@ -297,6 +298,9 @@ class Run:
             "versions": versions(self.device),
             "format_version": 1,
         }
+        diversity = memory_diversity(self.engine, classes=len(self.data.classes), seed=self.config.seed)
+        if diversity is not None:
+            result["diversity"] = diversity
         if others:
             result["other"] = {"evaluated": others[0], **self._accuracies(others[0])}
         self.manifest.save(self.folder.path / "scenario.json")

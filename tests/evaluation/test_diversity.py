@@ -1,0 +1,103 @@
+"""The measures of diversity against independent implementations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.spatial.distance as distance
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from climb.errors import InputError
+from climb.evaluation import diversity
+from climb.evaluation.diversity import cluster_distances, measure_diversity, uniformity, unit_rows, vendi_score
+from climb.evaluation.kmeans import k_means
+
+
+def embeddings(count: int, width: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, width, generator=generator) + 0.5
+
+
+@pytest.mark.parametrize(("count", "width"), [(12, 40), (40, 12), (1, 5)])
+def test_vendi_score_is_the_matrix_formula_of_the_paper(count: int, width: int) -> None:
+    """exp(-tr(K/n log K/n)), with scipy's matrix logarithm, of a kernel made invertible for it."""
+    rows = embeddings(count, width).double().numpy()
+    kernel = 1 - distance.squareform(distance.pdist(rows, "cosine")) if count > 1 else np.ones((1, 1))
+    density = kernel / count + 1e-13 * np.eye(count)
+    expected = np.exp(-np.trace(density @ scipy.linalg.logm(density)).real)
+    assert vendi_score(unit_rows(torch.from_numpy(rows))) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [7, 2048])
+def test_uniformity_is_the_mean_over_different_pairs(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diversity, "ROWS_AT_ONCE", at_once)
+    rows = embeddings(30, 6).double().numpy()
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    expected = np.log(np.exp(-2 * distance.pdist(units, "sqeuclidean")).mean())
+    assert uniformity(unit_rows(torch.from_numpy(rows))) == pytest.approx(expected, rel=1e-10)
+
+
+def test_cluster_distances_are_cosine_distances_to_and_between_the_means() -> None:
+    units = unit_rows(embeddings(80, 6)).unsqueeze(0)
+    intra, ratio = cluster_distances(units, 9, generator=torch.Generator().manual_seed(3))
+    found = k_means(units, 9, generator=torch.Generator().manual_seed(3))
+    points, labels = units[0].numpy(), found.labels[0].numpy()
+    means = np.stack([points[labels == cluster].mean(0) for cluster in range(9)])
+    expected = np.mean([distance.cosine(point, means[label]) for point, label in zip(points, labels, strict=True)])
+    assert intra == pytest.approx([expected])
+    assert ratio == pytest.approx([distance.pdist(means, "cosine").mean() / expected])
+
+
+def test_a_full_memory_is_subsampled_ten_times_and_a_short_one_taken_whole() -> None:
+    full = measure_diversity(embeddings(50, 8), clusters=5, subsample=40, seed=1)
+    assert (full.images, full.subsample, full.clusters) == (50, 40, 5)
+    assert full.intra_distance_std is not None
+    assert full.intra_distance_std > 0
+    short = measure_diversity(embeddings(50, 8)[:30], clusters=5, subsample=40, seed=1)
+    assert (short.images, short.subsample, short.intra_distance_std) == (30, 30, None)
+
+
+def test_same_seed_same_numbers_and_the_global_generator_is_left_alone() -> None:
+    rows = embeddings(60, 8)
+    before = torch.get_rng_state()
+    first, second, other = (measure_diversity(rows, clusters=6, subsample=50, seed=seed) for seed in (1, 1, 2))
+    assert first == second
+    assert first.intra_distance != other.intra_distance
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_tight_groups_far_apart_have_a_higher_ratio() -> None:
+    generator = torch.Generator().manual_seed(0)
+    middles = torch.eye(10).repeat_interleave(8, 0)
+    ratios = []
+    for spread in (0.05, 0.3):
+        rows = middles + spread * torch.randn(80, 10, generator=generator)
+        found = measure_diversity(rows, clusters=10, subsample=80, seed=0)
+        assert found.inter_intra_ratio is not None
+        ratios.append(found.inter_intra_ratio)
+    assert ratios[0] > 5 * ratios[1]
+
+
+def test_a_cluster_per_image_has_no_ratio() -> None:
+    found = measure_diversity(embeddings(4, 8), clusters=10, subsample=10, seed=0)
+    assert found.clusters == 4
+    assert (found.intra_distance, found.inter_intra_ratio) == (None, None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(count=st.integers(1, 20), width=st.integers(1, 20), copies=st.integers(1, 3), seed=st.integers(0, 99))
+def test_vendi_score_lies_between_one_and_the_number_of_images(count: int, width: int, copies: int, seed: int) -> None:
+    rows = embeddings(count, width, seed)
+    once = vendi_score(unit_rows(rows))
+    assert 1 - 1e-9 <= once <= min(count, width) + 1e-9
+    # Storing everything twice adds no diversity.
+    assert vendi_score(unit_rows(rows.repeat(copies, 1))) == pytest.approx(once, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3,)])
+def test_what_is_no_table_of_embeddings_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="embeddings must be"):
+        measure_diversity(torch.zeros(shape), clusters=2, subsample=2, seed=0)
