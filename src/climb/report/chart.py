@@ -26,7 +26,7 @@ class Curve:
     points: Sequence[tuple[float, float | None]]
     """Pairs (x, value), x ascending."""
     style: str = "first"
-    """Class of the line: "first", "second" or "third"."""
+    """Class of the line: "first" to "sixth"."""
 
 
 def line_chart(
@@ -59,7 +59,9 @@ def line_chart(
     places = [x for curve in curves for x, _ in _finite(curve)]
     axes = _Axes(x=_widened(min(places), max(places)), y=_vertical(bounds, from_zero))
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" '
+        f'data-x="{axes.x[0]:.9g} {axes.x[1]:.9g}" data-y="{axes.y[0]:.9g} {axes.y[1]:.9g}" '
+        f'data-frame="{LEFT} {TOP} {WIDTH - RIGHT} {HEIGHT - BOTTOM}">',
         *_grid(axes, x_label),
         *(_boundary(axes, x) for x in boundaries if axes.x[0] <= x <= axes.x[1]),
     ]
@@ -123,7 +125,9 @@ def _boundary(axes: _Axes, at: float) -> str:
 
 def _curve(axes: _Axes, curve: Curve, x_label: str) -> str:
     drawn = "".join(_path(thinned(pixels)) for pixels in _unbroken(axes, curve))
-    parts = [f'<path class="line {escape(curve.style)}" d="{drawn}"/>'] if drawn else []
+    parts = (
+        [f'<path class="line {escape(curve.style)}" data-name="{escape(curve.name)}" d="{drawn}"/>'] if drawn else []
+    )
     marked = list(_finite(curve))
     if len(marked) <= MARKED:
         parts += [

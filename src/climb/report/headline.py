@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from climb.report.figure import quiet, section
 from climb.report.record import Record
 from climb.report.table import table
 
@@ -32,20 +33,28 @@ MEANINGS = {
 """Name and sentence of every accuracy in a result, in the order in which they are told."""
 
 CARDS = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "forgetting")
+LABEL_FREE = (
+    ("images", "Images", ",.0f", "Of the stream, learned from so far."),
+    ("stored", "Stored", ",.0f", "Images in the memory now."),
+    ("objective", "Loss", ".3f", "Of the objective, in the last mini-batch that was written down."),
+    ("effective_rank", "Effective rank", ".1f", "Directions that the embeddings use; 1 is a collapse."),
+    ("threshold", "Threshold", ".3f", "Cosine distance beyond which an image is novel."),
+)
 FLOOR = "The same network and probe before the first training step: what must be exceeded."
 
 
 def headline(record: Record) -> str:
     """The run in one line, how far it is, and its numbers beside the random encoder's."""
-    facts = f"Recipe {record.config['recipe']}. Evaluated network: {record.evaluated}, by linear probe, in percent."
-    parts = [f"<h1>{escape(record.title)}</h1>", f'<p class="quiet">{escape(facts)}</p>']
+    parts = ['<header id="headline">', f"<h1>{escape(record.title)}</h1>", quiet(_facts(record))]
     if record.result is None:
         parts.append(f'<p class="state">{escape(_so_far(record))}</p>')
     parts.append('<div class="cards">')
     parts += _final_cards(record.result, record.floor) if record.result is not None else _cards_so_far(record)
+    if not record.labelled:
+        parts += _cards_without_labels(record)
     if record.floor is not None:
         parts.append(_card("Random encoder", f"{record.floor:.2f}", FLOOR))
-    return "\n".join([*parts, "</div>"])
+    return "\n".join([*parts, "</div></header>"])
 
 
 def every_number(record: Record) -> str:
@@ -59,7 +68,7 @@ def every_number(record: Record) -> str:
         if record.result.get(key) is not None
     ]
     numbers = range(1, 1 + len(columns))
-    return f"<h2>Every number</h2>\n{table(rows, heading=['', *columns, 'meaning'], numbers=numbers)}"
+    return section("numbers", "Every number", table(rows, heading=["", *columns, "meaning"], numbers=numbers))
 
 
 def _columns(result: dict[str, Any], evaluated: str) -> dict[str, dict[str, Any]]:
@@ -74,11 +83,27 @@ def _columns(result: dict[str, Any], evaluated: str) -> dict[str, dict[str, Any]
 
 
 def _so_far(record: Record) -> str:
-    batch = max((line["batch"] for line in record.training), default=0)
+    if not record.labelled:
+        return f"Learning from a stream: {record.batches:,} mini-batches in the journal. The page shows what there is."
     return (
         f"This run is not finished: {len(record.matrix)} of {record.tasks} tasks evaluated, "
-        f"{batch:,} mini-batches in the journal. The page shows what there is so far."
+        f"{record.batches:,} mini-batches in the journal. The page shows what there is so far."
     )
+
+
+def _facts(record: Record) -> str:
+    if not record.labelled:
+        return "Learned without labels: the numbers are those of the journal's last lines."
+    recipe = f"Recipe {record.config['recipe']}. " if "recipe" in record.config else ""
+    return f"{recipe}Evaluated network: {record.evaluated}, by linear probe, in percent."
+
+
+def _cards_without_labels(record: Record) -> list[str]:
+    return [
+        _card(name, format(value, form), meaning)
+        for key, name, form, meaning in LABEL_FREE
+        if (value := record.latest(key)) is not None
+    ]
 
 
 def _final_cards(result: dict[str, Any], floor: float | None) -> list[str]:

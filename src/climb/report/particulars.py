@@ -7,29 +7,38 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from climb.report.figure import quiet, section
 from climb.report.record import Record
 from climb.report.table import flattened, table
 
 PAGE = "report.html"
+COUNTED_LIVE = (
+    ("images", "Images", "of the stream, learned from so far"),
+    ("cbp", "CBP", "cumulative backward passes: views that got a gradient"),
+    ("seconds", "Seconds", "so far"),
+)
 FILES = {
     "config.json": "the configuration, and what it was started with",
     "journal.jsonl": "one line per event: losses, memory, evaluations",
     "result.json": "the numbers; there once the run is finished",
     "scenario.json": "which classes came in which task, to be replayed with --manifest",
     "model.safetensors": "the trained encoder",
+    "memory.safetensors": "what the memory held at the end, images made small",
     "accuracy.png": "accuracy by task, as a picture",
     "memory.png": "the memory's life, as a picture",
     "checkpoint/state.safetensors": "the state that an interrupted run continues from",
 }
 
 
-def budget(record: Record) -> str:
+def cost(record: Record) -> str:
     """What the run spent and what its memory took."""
-    if record.result is None:
-        rows = _stored_so_far(record)
-        note = '<p class="quiet">What the run spent is counted up when it is finished.</p>'
-        return "\n".join(["<h2>Budget</h2>", *([table(rows, numbers=[1])] if rows else []), note])
-    return "\n".join(["<h2>Budget</h2>", table(_spent(record.result, _capacity(record)), numbers=[1])])
+    if record.result is not None:
+        return section("cost", "What it cost", table(_spent(record.result, _capacity(record)), numbers=[1]))
+    rows = _stored_so_far(record)
+    counted = "What the run spent is counted up when it is finished." if record.labelled else ""
+    return section(
+        "cost", "What it cost", *([table(rows, numbers=[1])] if rows else []), *([quiet(counted)] if counted else [])
+    )
 
 
 def configuration(record: Record) -> str:
@@ -37,7 +46,7 @@ def configuration(record: Record) -> str:
     settings = flattened(record.config)
     execution = [(f"execution.{key}", value) for key, value in flattened(record.execution)]
     rows = [*settings, *execution, ("config hash", record.config_hash)]
-    return f"<h2>Configuration</h2>\n<details><summary>All settings</summary>{table(rows)}</details>"
+    return section("settings", "Configuration", f"<details><summary>All settings</summary>{table(rows)}</details>")
 
 
 def versions(record: Record) -> str:
@@ -47,7 +56,7 @@ def versions(record: Record) -> str:
         rows += [
             (key, str(record.result[key])) for key in ("precision", "engine", "deterministic") if key in record.result
         ]
-    return f"<h2>Measured with</h2>\n{table(rows)}"
+    return section("versions", "Measured with", table(rows))
 
 
 def files(record: Record) -> str:
@@ -59,7 +68,7 @@ def files(record: Record) -> str:
         said = f", {FILES[name]}" if name in FILES else ""
         size = readable_bytes(path.stat().st_size)
         lines.append(f'<li><a href="{escape(quote("./" + name))}">{escape(name)}</a> ({size}){escape(said)}</li>')
-    return "\n".join(["<h2>Files</h2>", "<ul>", *lines, "</ul>"])
+    return section("files", "Files", "<ul>", *lines, "</ul>")
 
 
 def readable_bytes(count: int) -> str:
@@ -80,13 +89,19 @@ def _listed(name: Path) -> bool:
 
 
 def _capacity(record: Record) -> int | None:
-    capacity: int | None = record.config["learner"].get("memory", {}).get("capacity")
+    capacity: int | None = record.config.get("learner", {}).get("memory", {}).get("capacity")
     return capacity
 
 
 def _stored_so_far(record: Record) -> list[list[str]]:
-    lines = [line for line in record.training if line.get("stored") is not None]
-    return [_stored(lines[-1]["stored"], _capacity(record), bounded=True)] if lines else []
+    stored = record.latest("stored")
+    rows = [] if stored is None else [_stored(int(stored), _capacity(record), bounded=True)]
+    rows += [
+        [name, f"{record.latest(key):,.0f}", meaning]
+        for key, name, meaning in COUNTED_LIVE
+        if record.latest(key) is not None
+    ]
+    return rows
 
 
 def _stored(count: int, capacity: int | None, *, bounded: bool) -> list[str]:

@@ -1,14 +1,18 @@
-"""What a run folder says about its run, finished or not."""
+"""What a run folder says about its run, finished or not, with labels or without."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from climb.errors import InputError
 from climb.runs import RunFolder
+
+NOT_TRAINING = frozenset({"start", "floor", "evaluation"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,17 +21,20 @@ class Record:
 
     path: Path
     config: dict[str, Any]
-    """The configuration: recipe, seed, data, stream, learner, evaluation."""
+    """The configuration: the learner's, and of a run also recipe, seed, data, stream, evaluation."""
     execution: dict[str, Any]
     """Where and how it was carried out."""
     versions: dict[str, str]
     """What it was measured with."""
     config_hash: str
+    command: str | None
+    """What was typed, where that is known."""
     result: dict[str, Any] | None
     """None while the run is not finished."""
     evaluated: str
     """The network whose accuracies are told."""
     tasks: int
+    """0 for a stream without tasks."""
     matrix: list[list[float]]
     """Accuracy after task t on task j, in percent; a row for each task finished so far."""
     upto: list[float]
@@ -40,18 +47,58 @@ class Record:
     """The journal's lines on training."""
 
     @property
+    def labelled(self) -> bool:
+        """Whether accuracy is measured at all."""
+        return "evaluation" in self.config
+
+    @property
     def title(self) -> str:
         """The run in one line."""
-        learner = self.config["learner"]
-        return (
-            f"{learner['method']} ({learner['preset']}) on {self.config['data']['dataset']}, "
-            f"{self.tasks} {'task' if self.tasks == 1 else 'tasks'}, seed {self.config['seed']}"
-        )
+        learner = self.config.get("learner", {})
+        said = learner.get("method", "climb")
+        if "preset" in learner:
+            said += f" ({learner['preset']})"
+        said += f" on {self.data}"
+        if self.tasks:
+            said += f", {self.tasks} {'task' if self.tasks == 1 else 'tasks'}"
+        return f"{said}, seed {self.config['seed']}" if "seed" in self.config else said
+
+    @property
+    def data(self) -> str:
+        """Where the images come from."""
+        dataset = self.config.get("data", {}).get("dataset")
+        return str(dataset if dataset is not None else self.config.get("source", self.path.name))
 
     @property
     def boundaries(self) -> list[int]:
         """Where one task gave way to the next."""
         return self.ends[:-1] if len(self.ends) == self.tasks else self.ends
+
+    @property
+    def batches(self) -> int:
+        """Mini-batches in the journal."""
+        return max((int(line["batch"]) for line in self.training), default=0)
+
+    def points(self, key: str) -> list[tuple[float, float | None]]:
+        """The values of one key of the journal over the mini-batches."""
+        return [(line["batch"], line[key] if is_number(line.get(key)) else None) for line in self.training]
+
+    def has(self, key: str) -> bool:
+        """Whether the journal has a number for a key."""
+        return any(is_number(line.get(key)) for line in self.training)
+
+    def latest(self, key: str) -> float | None:
+        """The last number that the journal has for a key."""
+        return next((line[key] for line in reversed(self.training) if is_number(line.get(key))), None)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of the journal can be drawn.
+
+    >>> is_number(0.5), is_number(None), is_number(True), is_number("0.5"), is_number(float("nan"))
+    (True, False, False, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def read_record(path: Path) -> Record:
@@ -65,29 +112,38 @@ def read_record(path: Path) -> Record:
         raise InputError(
             f"{path} holds no run: there is no config.json in it; give the folder that climb run wrote (its --out)"
         )
-    header = _object(folder.config_path)
-    result = _object(folder.result_path) if folder.result_path.exists() else None
+    header = read_object(folder.config_path)
+    result = read_object(folder.result_path) if folder.result_path.exists() else None
+    return make_record(folder.path, header, result, folder.journal.read())
+
+
+def make_record(
+    path: Path, header: dict[str, Any], result: dict[str, Any] | None, lines: Sequence[dict[str, Any]]
+) -> Record:
+    """The record of a run from what its files hold; ``lines`` are those of the journal."""
+    floors = [line for line in lines if line.get("event") == "floor"]
+    if result is not None and "accuracy_matrix" not in result:
+        result = None  # of a stream without labels: the journal has it all
     try:
         config = header["config"]
-        evaluated = _evaluated(config, result, folder.journal.read("floor"))
-        lines = [line for line in folder.journal.read("evaluation") if line["network"] == evaluated]
-        matrix = [line["per_task"] for line in lines] if result is None else result["accuracy_matrix"]
+        evaluated = _evaluated(config, result, floors)
+        evaluations = [line for line in lines if line.get("event") == "evaluation" and line.get("network") == evaluated]
+        matrix = [line["per_task"] for line in evaluations] if result is None else result["accuracy_matrix"]
         return Record(
-            path=folder.path,
-            config={key: config[key] for key in ("recipe", "seed", "data", "stream", "learner", "evaluation")},
-            execution=header["execution"],
-            versions=header["versions"] if result is None else result["versions"],
+            path=path,
+            config=config,
+            execution=header.get("execution", {}),
+            versions=header.get("versions", {}) if result is None else result["versions"],
             config_hash=header["config_hash"],
+            command=header.get("command"),
             result=result,
             evaluated=evaluated,
-            tasks=len(matrix[0]) if matrix else config["stream"]["tasks"],
+            tasks=len(matrix[0]) if matrix else config.get("stream", {}).get("tasks", 0),
             matrix=matrix,
-            upto=[line["upto"] for line in lines] if result is None else result["accuracy_upto"],
-            floor=_floor(evaluated, folder.journal.read("floor"))
-            if result is None
-            else result["random_encoder_accuracy"],
-            ends=[line["batch"] for line in lines],
-            training=folder.journal.read("train"),
+            upto=[line["upto"] for line in evaluations] if result is None else result["accuracy_upto"],
+            floor=_floor(evaluated, floors) if result is None else result["random_encoder_accuracy"],
+            ends=[line["batch"] for line in evaluations],
+            training=[line for line in lines if "batch" in line and line.get("event") not in NOT_TRAINING],
         )
     except KeyError as error:
         raise InputError(
@@ -96,7 +152,8 @@ def read_record(path: Path) -> Record:
         ) from error
 
 
-def _object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of a run folder."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # neither text nor JSON
@@ -110,8 +167,8 @@ def _evaluated(config: dict[str, Any], result: dict[str, Any] | None, floors: li
     """The main network: what the result says, else the first one measured, else what was asked for."""
     if result is not None:
         return str(result["evaluated"])
-    measured = [key for line in floors for key in line if key not in ("batch", "event")]
-    asked = str(config["evaluation"]["network"])
+    measured = [key for line in floors for key in line if key not in ("batch", "event", "time")]
+    asked = str(config.get("evaluation", {}).get("network", "student"))
     return measured[0] if measured else ("student" if asked == "both" else asked)
 
 

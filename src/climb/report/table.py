@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 from typing import Any
 
 
-def table(rows: Iterable[Sequence[str]], *, heading: Sequence[str] = (), numbers: Sequence[int] = ()) -> str:
+def table(rows: Iterable[Sequence[str]], *, heading: Sequence[str] = (), numbers: Container[int] = ()) -> str:
     """Rows of text; the first cell of each names it, the columns in ``numbers`` are set flush right.
 
     >>> table([["CBP", "1,000"]], numbers=[1]).splitlines()[1]

@@ -16,7 +16,8 @@ def round_ticks(low: float, high: float, *, most: int = 7, whole: bool = False) 
     step = _step((high - low) / max(most - 1, 1))
     if whole:
         step = max(step, 1.0)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    rounding = 1e-9 * (high - low) / step
+    first, last = math.ceil(low / step - rounding), math.floor(high / step + rounding)
     return [number * step for number in range(first, last + 1)]
 
 
