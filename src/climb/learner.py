@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,19 @@ class Climb:
         defaults = inspect.signature(type(self).__init__).parameters
         changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
         return f"Climb({', '.join(changed)})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: how it was made and what it has learned so far."""
+        rows: dict[str, object] = {"made by": repr(self), "learned": "nothing yet"}
+        if hasattr(self, "engine_"):
+            engine, memory = self.engine_, self.memory_
+            rows["learned"] = f"{engine.budget.images:,} images in {engine.budget.steps:,} steps"
+            if memory is not None:
+                rows["remembers"] = f"{len(memory):,} of at most {memory.capacity:,} images"
+            size = engine.config.image_size
+            rows["network"] = f"{engine.config.backbone}, {size} x {size} pixels, on {engine.device}"
+        lines = (f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items())
+        return f"<table>{''.join(lines)}</table>"
 
     # -- keeping it ----------------------------------------------------------------------------------------------
 

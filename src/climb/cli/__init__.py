@@ -22,17 +22,29 @@ def run_command(argv: Sequence[str]) -> int:
 
     from climb.cli.data import data
     from climb.cli.doctor import doctor
+    from climb.cli.embed import embed
+    from climb.cli.export import export
+    from climb.cli.learn import learn
     from climb.cli.methods import methods
+    from climb.cli.probe import probe
     from climb.cli.recipes import recipes
     from climb.cli.report import report
     from climb.cli.run import run
+    from climb.cli.search import search
+    from climb.cli.table import table
 
     # On a terminal the live line says it all; in a log file a line per task is what people look for.
     level = logging.WARNING if sys.stderr.isatty() else logging.INFO
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     verbs: dict[str, Callable[..., None]] = {
         "run": run,
+        "learn": learn,
         "report": report,
+        "table": table,
+        "embed": embed,
+        "probe": probe,
+        "search": search,
+        "export": export,
         "methods": methods,
         "recipes": recipes,
         "data": data,

@@ -1,0 +1,113 @@
+"""MODEL, as the command line calls it: a run's folder, an encoder's file, or what `Climb.save` wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from climb.engine import resolve_device
+from climb.engine.numerics import numerics
+from climb.errors import InputError
+from climb.export.from_pixels import FromPixels
+from climb.learner import IMAGENET_MEAN, IMAGENET_STD, Climb
+from climb.nets import SavedEncoder, load_encoder
+from climb.runs import RunFolder
+
+WEIGHTS = "model.safetensors"
+"""What training leaves in its folder, and an export in its own."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenModel:
+    """A trained encoder in eval mode on a device, and where it came from."""
+
+    saved: SavedEncoder
+    """The encoder and what one must know to feed it."""
+    path: Path
+    """What was given: a folder or a file."""
+    file: Path
+    """The file that the encoder was read from."""
+    kind: str
+    """ "encoder": a file of weights; "model": one that `Climb.save` wrote, memory included."""
+    device: torch.device
+
+    @cached_property
+    def network(self) -> FromPixels:
+        """The encoder behind the normalisation of pixels."""
+        return FromPixels(self.saved.encoder, mean=self.saved.mean, std=self.saved.std).to(self.device).eval()
+
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        """Features (n, f), float32 on the CPU, of uint8 images (n, 3, S, S): in float32, whatever trained them."""
+        with torch.no_grad(), numerics(self.device, "float32"):
+            features: torch.Tensor = self.network(images.to(self.device)).float().cpu()
+        return features
+
+    def result(self) -> dict[str, Any] | None:
+        """What the run found that trained the encoder, where its folder says so."""
+        return RunFolder(self.path).result() if self.path.is_dir() else None
+
+
+def open_model(path: str | Path, *, device: str = "auto") -> OpenModel:
+    """The encoder of a run's or a learner's folder, of an export, or of a file that `Climb.save` wrote.
+
+    >>> open_model("no-such-model")
+    Traceback (most recent call last):
+    climb.errors.InputError: no-such-model does not exist; MODEL is a run's folder or a file of climb
+    """
+    path, place = Path(path).expanduser(), resolve_device(device)
+    file = _file_of(path)
+    kind = _kind_of(file)
+    if kind == "model":
+        saved = _learner_encoder(Climb.load(file, device=str(place)))
+    else:
+        try:
+            saved = load_encoder(file, device=place)
+        except RuntimeError as error:  # torch's, where the names in the file are not the network's
+            raise InputError(
+                f"{file} holds an encoder that is not rebuilt from its weights alone (pcmc's, of patches); "
+                "give a file that Climb.save wrote"
+            ) from error
+    return OpenModel(saved=saved, path=path, file=file, kind=kind, device=place)
+
+
+def _file_of(path: Path) -> Path:
+    if path.is_dir():
+        if (path / WEIGHTS).is_file():
+            return path / WEIGHTS
+        began = (path / "config.json").is_file()
+        reason = "its run is not finished: the command that started it continues it" if began else "it is no run folder"
+        raise InputError(f"{path} holds no {WEIGHTS}; {reason}")
+    if not path.exists():
+        raise InputError(f"{path} does not exist; MODEL is a run's folder or a file of climb")
+    return path
+
+
+def _kind_of(file: Path) -> str:
+    try:
+        with safe_open(str(file), framework="pt") as handle:
+            kind = json.loads((handle.metadata() or {}).get("climb", "{}")).get("kind")
+    except SafetensorError as error:
+        raise InputError(f"{file} is no safetensors file: {error}") from error
+    if kind not in ("encoder", "model"):
+        raise InputError(
+            f"{file} holds no encoder of climb: its header says {kind or 'nothing'}. "
+            f"Allowed: a run's {WEIGHTS}, an export's, a file that Climb.save wrote"
+        )
+    return str(kind)
+
+
+def _learner_encoder(learner: Climb) -> SavedEncoder:
+    config = learner._fitted().config
+    return SavedEncoder(
+        encoder=learner.encoder_.eval(),
+        backbone=config.backbone,
+        image_size=config.image_size,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+    )

@@ -1,0 +1,87 @@
+"""The images nearest to one image, by the cosine between their features."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from climb.errors import InputError
+from climb.export.embed import Embedded, embed
+from climb.export.feature_files import SUFFIXES, read_features
+from climb.export.image_files import decode_one, images_of
+from climb.export.opened import OpenModel
+from climb.export.stored import stored_images
+
+MEMORY = "memory"
+"""Where to search, when it is not a folder or a file."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """An image that is near."""
+
+    name: str
+    """Its path, or which image of the stream it was."""
+    similarity: float
+    """Cosine between its features and those of the image asked for: 1 for the image itself."""
+    path: Path | None = None
+    """Its file; None where it lies in a memory."""
+    pixels: torch.Tensor | None = None
+    """uint8 (3, H, W), of an image that lies in a memory."""
+
+
+def search(model: OpenModel, image: str | Path, *, within: str | Path = MEMORY, top: int = 10) -> list[Found]:
+    """The ``top`` images nearest to ``image``, nearest first.
+
+    ``within``: "memory" (what the learner remembers), a folder of images, or a file that `write_features` wrote.
+    """
+    if top < 1:
+        raise InputError(f"top is {top}; it must be at least 1")
+    query = model.features(decode_one(image, model.saved.image_size).unsqueeze(0))[0].numpy()
+    if str(within) == MEMORY:
+        stored = stored_images(model)
+        rows = Embedded(paths=[str(row) for row in range(len(stored.names))], features=stored.features)
+        return [
+            replace(found, name=stored.names[int(found.name)], pixels=stored.images[int(found.name)])
+            for found in nearest(query, [rows], top)
+        ]
+    place = Path(within).expanduser()
+    if place.suffix in SUFFIXES and not place.is_dir():
+        batches = read_features(place)
+    else:
+        batches = embed(model, images_of(place, model.saved.image_size))
+    return [replace(found, path=Path(found.name)) for found in nearest(query, batches, top)]
+
+
+def nearest(query: np.ndarray[tuple[int], np.dtype[np.float32]], batches: Iterable[Embedded], top: int) -> list[Found]:
+    """The ``top`` rows of all batches with the largest cosine to ``query`` (f,), a batch in memory at a time.
+
+    >>> rows = Embedded(paths=["a", "b"], features=np.float32([[0, 3], [2, 0]]))
+    >>> [(found.name, found.similarity) for found in nearest(np.float32([1, 0]), [rows], 1)]
+    [('b', 1.0)]
+    """
+    best: list[tuple[float, int, str]] = []
+    seen = 0
+    length = max(float(np.linalg.norm(query)), 1e-12)
+    for batch in batches:
+        if batch.features.shape[1] != len(query):
+            raise InputError(
+                f"the features searched have {batch.features.shape[1]} numbers, this model's have {len(query)}: "
+                "they are another model's; embed the images again"
+            )
+        norms = np.maximum(np.linalg.norm(batch.features, axis=1), 1e-12)
+        cosines = batch.features @ query / (norms * length)
+        rows = np.argpartition(-cosines, min(top, len(cosines)) - 1)[:top]
+        # Earlier images first among equals.
+        best = heapq.nlargest(
+            top, [*best, *((float(cosines[row]), -(seen + int(row)), batch.paths[row]) for row in rows)]
+        )
+        seen += len(batch.paths)
+    if not best:
+        raise InputError("there is no image to search in: none could be read")
+    return [Found(name=path, similarity=cosine) for cosine, _, path in best]
