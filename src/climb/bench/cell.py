@@ -13,6 +13,8 @@ from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, boot
 from climb.errors import InputError, unknown
 
 Against = Literal["paper"]
+Settings = tuple[tuple[str, object], ...]
+"""Dotted names in a run's configuration, with a value each: ``(("learner.memory.capacity", 2500),)``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,8 @@ class RowSpec:
     """Rows are compared within their group only; a table shows groups apart."""
     latex: str | None = None
     """The label in LaTeX, where it has symbols."""
+    where: Settings = ()
+    """Settings by which a run is known to belong here, besides its method."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,8 @@ class Layout:
     columns: tuple[str, ...]
     """Labels such as "20 tasks"."""
     metrics: tuple[Metric, ...]
+    where: Settings = ()
+    """Settings that all its runs share."""
     varies: tuple[Aspect, ...] = ()
     """In what its runs may differ on purpose (a table of capacities: "capacity")."""
 
@@ -227,6 +233,8 @@ def _judge(layout: Layout, samples: Mapping[CellKey, Sample], rule: Comparison) 
                     for row in layout.rows
                     if row.group == group and row.kind == "method" and (row.label, column, metric.label) in samples
                 }
+                if len(rivals) < 2:  # nothing to be better than
+                    continue
                 for label, verdict in verdicts(rivals, higher=metric.higher_is_better, rule=rule).items():
                     judged[label, column, metric.label] = verdict
     return judged

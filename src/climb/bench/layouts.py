@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from climb.bench.cell import Layout, Metric, RowSpec
+from climb.bench.cell import Layout, Metric, RowSpec, Settings
 from climb.errors import unknown
 
 CA = Metric(key="continual_accuracy", label="CA")
@@ -28,11 +28,44 @@ PCMC = RowSpec(label="PCMC", method="pcmc", kind="indicative")
 SSL, ALIGN = r"$\mathcal{L}_{\text{SSL}}$", r"$\mathcal{L}_{\text{align}}$"
 
 
-def _sensitivity(name: str, symbol: str, values: tuple[str, ...]) -> tuple[RowSpec, ...]:
-    return tuple(
-        RowSpec(label=f"{name} = {value}", method="climb", group=name, latex=f"${symbol} = {value}$")
-        for value in values
-    )
+REGULAR: Settings = (("stream.kind", "regular"),)
+SIMCLR: Settings = (("learner.objective", "simclr"),)
+
+SIZES: dict[str, tuple[str, float]] = {
+    "N": ("learner.memory.capacity", 2500),
+    "L": ("learner.memory.stm_centroids", 100),
+    "K": ("learner.memory.ltm_centroids", 60),
+    "M": ("learner.memory.images_per_centroid", 30),
+}
+"""The memory's sizes and CLIMB's choice of them."""
+RULES: dict[str, tuple[str, float]] = {
+    "p": ("learner.memory.novelty_percentile", 0.95),
+    "tau_ema": ("learner.ema_decay", 0.999),
+    "alpha_stm": ("learner.memory.stm_rate", 0.1),
+}
+"""The memory's rules of update and CLIMB's choice of them."""
+COUPLED = {"N": ("L", "K"), "M": ("K",)}
+"""Sizes that move along when another is varied, so that the memory still fits its bound."""
+
+
+def _sensitivity(
+    name: str, symbol: str, values: tuple[str, ...], settings: dict[str, tuple[str, float]]
+) -> tuple[RowSpec, ...]:
+    rows = []
+    for value in values:
+        where = {**settings, name: (settings[name][0], float(value))}
+        if float(value) != settings[name][1]:
+            where = {key: pair for key, pair in where.items() if key not in COUPLED.get(name, ())}
+        rows.append(
+            RowSpec(
+                label=f"{name} = {value}",
+                method="climb",
+                group=name,
+                latex=f"${symbol} = {value}$",
+                where=tuple(where.values()),
+            )
+        )
+    return tuple(rows)
 
 
 def _ablation(label: str, method: str, latex: str) -> RowSpec:
@@ -47,6 +80,7 @@ LAYOUTS: dict[str, Layout] = {
             title="Regular tasks",
             rows=(IID, SCALE, OSIRIS_R, MINRED, CLA_R, CLA_E, CLIMB, PCMC),
             columns=("20 tasks", "50 tasks", "100 tasks"),
+            where=REGULAR + SIMCLR,
             metrics=(CA, FA, CA_UPTO),
         ),
         Layout(
@@ -54,6 +88,7 @@ LAYOUTS: dict[str, Layout] = {
             title="Irregular tasks",
             rows=(OSIRIS_R, MINRED, CLA_R, CLA_E, CLIMB, PCMC),
             columns=("20 tasks", "50 tasks"),
+            where=(("stream.kind", "irregular"), *SIMCLR),
             metrics=(CA, FA, *PER_IMAGE),
         ),
         Layout(
@@ -69,18 +104,20 @@ LAYOUTS: dict[str, Layout] = {
                 _ablation("SSL + reservoir + alignment + EMA", "climb-reservoir", f"{SSL} + Reservoir + {ALIGN} + EMA"),
             ),
             columns=("20 tasks",),
+            where=REGULAR + SIMCLR,
             metrics=(CA, FA),
         ),
         Layout(
             name="table-sensitivity-architecture",
             title="Sensitivity to the memory's sizes",
             rows=(
-                *_sensitivity("N", "N", ("1000", "1500", "2000", "2500", "3500", "5000")),
-                *_sensitivity("L", "L", ("50", "75", "100", "150", "200")),
-                *_sensitivity("K", "K", ("20", "35", "50", "60", "80")),
-                *_sensitivity("M", "M", ("10", "20", "30", "50")),
+                *_sensitivity("N", "N", ("1000", "1500", "2000", "2500", "3500", "5000"), SIZES),
+                *_sensitivity("L", "L", ("50", "75", "100", "150", "200"), SIZES),
+                *_sensitivity("K", "K", ("20", "35", "50", "60", "80"), SIZES),
+                *_sensitivity("M", "M", ("10", "20", "30", "50"), SIZES),
             ),
             columns=("20 tasks",),
+            where=REGULAR + SIMCLR,
             metrics=(CA, FA),
             varies=("capacity",),
         ),
@@ -88,11 +125,12 @@ LAYOUTS: dict[str, Layout] = {
             name="table-sensitivity-update",
             title="Sensitivity to the memory's rules of update",
             rows=(
-                *_sensitivity("p", "p", ("0.75", "0.85", "0.90", "0.95", "0.99")),
-                *_sensitivity("tau_ema", r"\tau_{\text{ema}}", ("0.990", "0.995", "0.999", "0.9995")),
-                *_sensitivity("alpha_stm", r"\alpha_{\text{stm}}", ("0.01", "0.05", "0.1", "0.3", "0.5")),
+                *_sensitivity("p", "p", ("0.75", "0.85", "0.90", "0.95", "0.99"), RULES),
+                *_sensitivity("tau_ema", r"\tau_{\text{ema}}", ("0.990", "0.995", "0.999", "0.9995"), RULES),
+                *_sensitivity("alpha_stm", r"\alpha_{\text{stm}}", ("0.01", "0.05", "0.1", "0.3", "0.5"), RULES),
             ),
             columns=("20 tasks",),
+            where=REGULAR + SIMCLR,
             metrics=(CA, FA),
         ),
         Layout(
@@ -100,6 +138,7 @@ LAYOUTS: dict[str, Layout] = {
             title="Global pruning",
             rows=(RowSpec(label="Anchor", method="climb"), RowSpec(label="Selective", method="climb-selective")),
             columns=("20 tasks", "50 tasks"),
+            where=REGULAR + SIMCLR,
             metrics=(CA, FA),
         ),
         Layout(
@@ -112,6 +151,7 @@ LAYOUTS: dict[str, Layout] = {
                 RowSpec(label="FIFO", method="climb-fifo"),
             ),
             columns=("20 tasks",),
+            where=REGULAR + SIMCLR,
             metrics=(
                 Metric(key="stored_images", label="stored images", digits=0, higher_is_better=None),
                 Metric(key="diversity.vendi_score", label="Vendi score", digits=1),
@@ -128,6 +168,7 @@ LAYOUTS: dict[str, Layout] = {
             title="SimSiam as the objective",
             rows=(IID, MINRED, CLA_R, CLA_E, CLIMB),
             columns=("20 tasks", "50 tasks"),
+            where=(*REGULAR, ("learner.objective", "simsiam")),
             metrics=(CA, FA),
         ),
         Layout(
@@ -135,6 +176,7 @@ LAYOUTS: dict[str, Layout] = {
             title="Forgetting (negative: old tasks improved)",
             rows=(SCALE, OSIRIS_R, MINRED, CLA_R, CLA_E, CLIMB),
             columns=("20 tasks", "50 tasks", "100 tasks"),
+            where=REGULAR + SIMCLR,
             metrics=(FORGETTING,),
         ),
     )

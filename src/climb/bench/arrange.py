@@ -1,0 +1,112 @@
+"""Which run goes where: into a table of the paper, or into one made for the runs at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from climb.bench.cell import Layout, Placed, RowSpec, Settings
+from climb.bench.collect import Found
+from climb.bench.layouts import CA, CA_UPTO, FA, FORGETTING, LAYOUTS, PER_IMAGE
+from climb.errors import InputError
+
+KINDS = {row.method: row.kind for layout in LAYOUTS.values() for row in layout.rows}
+NAMED_BY = ("learner.objective", "learner.preset")
+"""What a row is named after besides its method, where it varies."""
+PLACED_BY = ("recipe", "seed", "data", "stream", "learner.method", *NAMED_BY)
+"""Settings that never tell two rows of one name apart: they are names, or decide the column."""
+
+
+def place(layout: Layout, runs: Sequence[Found]) -> tuple[list[Placed], list[Found]]:
+    """The runs that fit a layout, each with its place (or places: a reference row stands in every group), and the
+    rest."""
+    placed: list[Placed] = []
+    left: list[Found] = []
+    for run in runs:
+        column = f"{run.result['tasks']} tasks"
+        rows = [row for row in layout.rows if _fits(row, layout, run)] if column in layout.columns else []
+        placed += [Placed(row=row.label, column=column, result=run.result, config=run.config) for row in rows]
+        if not rows:
+            left.append(run)
+    return placed, left
+
+
+def fitting_layout(runs: Sequence[Found]) -> Layout:
+    """The first table of the paper that has a place for every one of these runs."""
+    for layout in LAYOUTS.values():
+        if not place(layout, runs)[1]:
+            return layout
+    raise InputError(
+        "no table of the paper has a place for all of these runs; leave some out, or name one by --layout: "
+        + ", ".join(LAYOUTS)
+    )
+
+
+def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
+    """A layout for the runs at hand: a row per method and whatever else tells them apart, a column per task count."""
+    names = [_flat(run.config) for run in runs]
+    varying = [key for key in NAMED_BY if len({str(flat.get(key)) for flat in names}) > 1]
+    bases = [
+        " ".join([str(run.result["method"]), *([f"({', '.join(said)})"] if (said := _said(flat, varying)) else [])])
+        for run, flat in zip(runs, names, strict=True)
+    ]
+    labels = []
+    for base, flat in zip(bases, names, strict=True):
+        alike = [other for name, other in zip(bases, names, strict=True) if name == base]
+        keys = sorted(
+            key
+            for key in {key for other in alike for key in other}
+            if not key.startswith(PLACED_BY) and len({str(other.get(key)) for other in alike}) > 1
+        )
+        labels.append(", ".join([base, *(f"{key.removeprefix('learner.')} = {flat.get(key)}" for key in keys)]))
+    several = len({run.result["dataset"] for run in runs}) > 1
+    columns = {_column(run, several=several): run.result["tasks"] for run in runs}
+    irregular = any(flat.get("stream.kind") != "regular" for flat in names)
+    rows = {label: run.result["method"] for label, run in sorted(zip(labels, runs, strict=True), key=lambda at: at[0])}
+    layout = Layout(
+        name="runs",
+        title="Runs on " + ", ".join(sorted({run.result["dataset"] for run in runs})),
+        rows=tuple(
+            sorted(
+                (RowSpec(label=label, method=name, kind=KINDS.get(name, "method")) for label, name in rows.items()),
+                key=lambda row: ("bound", "method", "indicative").index(row.kind),
+            )
+        ),
+        columns=tuple(sorted(columns, key=lambda column: (columns[column], column))),
+        metrics=(CA, FA, CA_UPTO, FORGETTING, *(PER_IMAGE if irregular else ())),
+    )
+    placed = [
+        Placed(row=label, column=_column(run, several=several), result=run.result, config=run.config)
+        for label, run in zip(labels, runs, strict=True)
+    ]
+    return layout, placed
+
+
+def _fits(row: RowSpec, layout: Layout, run: Found) -> bool:
+    return row.method == run.result["method"] and _has(run.config, layout.where + row.where)
+
+
+def _has(config: Mapping[str, Any], settings: Settings) -> bool:
+    flat = _flat(config)
+    return all(flat.get(key) == value for key, value in settings)
+
+
+def _column(run: Found, *, several: bool) -> str:
+    kind = run.config.get("stream", {}).get("kind", "regular")
+    tasks = f"{run.result['tasks']} {'' if kind == 'regular' else kind + ' '}tasks"
+    return f"{run.result['dataset']}, {tasks}" if several else tasks
+
+
+def _said(flat: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    return [str(flat[key]) for key in keys if flat.get(key) is not None]
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            found.update(_flat(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = value
+    return found

@@ -1,0 +1,135 @@
+"""Runs into the cells of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from climb.bench.cell import Layout, Metric, Placed, RowSpec, build_table, value_at
+from climb.bench.layouts import find_layout
+from climb.bench.statistics import Comparison
+from climb.errors import InputError
+
+LAYOUT = Layout(
+    name="table-test",
+    title="A test",
+    rows=(
+        RowSpec(label="bound", method="iid", kind="bound"),
+        RowSpec(label="a", method="a"),
+        RowSpec(label="b", method="b"),
+        RowSpec(label="other", method="pcmc", kind="indicative"),
+    ),
+    columns=("2 tasks", "4 tasks"),
+    metrics=(Metric(key="final_accuracy", label="FA"), Metric(key="stored", label="stored", higher_is_better=None)),
+)
+
+
+def run(row: str, value: float, *, seed: int = 0, column: str = "2 tasks", **result: Any) -> Placed:
+    known = {"seed": seed, "final_accuracy": value, "dataset": "cifar100", "cbp": 1000, "method": row, "stored": 7}
+    return Placed(row=row, column=column, result={**known, "config_hash": f"{row}{column}{seed}", **result})
+
+
+def seeds(row: str, values: list[float], **result: Any) -> list[Placed]:
+    return [run(row, value, seed=seed, **result) for seed, value in enumerate(values)]
+
+
+def test_means_over_seeds_and_bold_within_a_column() -> None:
+    table = build_table(
+        LAYOUT,
+        [
+            *seeds("bound", [90.0, 91.0]),
+            *seeds("a", [50.0, 52.0, 54.0]),
+            *seeds("b", [40.0, 41.0, 42.0]),
+            *seeds("other", [80.0, 81.0], memory_bounded=False, cbp=99999),
+            *seeds("a", [10.0, 11.0], column="4 tasks"),
+            *seeds("b", [30.0, 31.0], column="4 tasks"),
+        ],
+    )
+    cell = table.cell("a", "2 tasks", "FA")
+    assert cell is not None
+    assert (cell.mean, cell.std, cell.n, cell.values, cell.seeds) == (52.0, 2.0, 3, (50.0, 52.0, 54.0), (0, 1, 2))
+    bold = {key for key, found in table.cells.items() if found.bold}
+    assert bold == {("a", "2 tasks", "FA"), ("b", "4 tasks", "FA")}  # bounds and indicative rows never are
+    loser = table.cell("b", "2 tasks", "FA")
+    assert loser is not None
+    assert loser.p is not None
+    assert loser.p < 0.05
+    assert table.cell("a", "2 tasks", "nothing") is None
+
+
+def test_groups_are_compared_apart() -> None:
+    rows = tuple(RowSpec(label=name, method="climb", group=name[0]) for name in ("N1", "N2", "K1", "K2"))
+    layout = Layout(name="t", title="t", rows=rows, columns=("2 tasks",), metrics=LAYOUT.metrics[:1])
+    values = {"N1": 9.0, "N2": 5.0, "K1": 4.0, "K2": 1.0}
+    placed = [run(name, value) for name, value in values.items()]
+    assert {row for (row, _, _), cell in build_table(layout, placed).cells.items() if cell.bold} == {"N1", "K1"}
+
+
+def test_a_row_without_rivals_is_not_bold() -> None:
+    table = build_table(LAYOUT, seeds("a", [1.0, 2.0]))
+    assert not any(cell.bold for cell in table.cells.values())
+
+
+def test_the_test_is_the_callers_choice() -> None:
+    """Two rows that rise together: unpaired they cannot be told apart, paired they can."""
+    runs = [*seeds("a", [10.0, 20.0, 30.0]), *seeds("b", [9.0, 19.1, 28.9])]
+    unpaired = build_table(LAYOUT, runs).cell("b", "2 tasks", "FA")
+    paired = build_table(LAYOUT, runs, test=Comparison(kind="paired")).cell("b", "2 tasks", "FA")
+    assert unpaired is not None
+    assert paired is not None
+    assert (unpaired.bold, paired.bold) == (True, False)
+
+
+def test_the_papers_value_and_the_difference_stand_beside() -> None:
+    layout = find_layout("table-regular")
+    placed = [
+        Placed(row="CLIMB", column="20 tasks", result={"seed": seed, "final_accuracy": 45.09, "dataset": "cifar100"})
+        for seed in range(2)
+    ]
+    cell = build_table(layout, placed, against="paper").cell("CLIMB", "20 tasks", "FA")
+    assert cell is not None
+    assert cell.paper is not None
+    assert (cell.paper.mean, cell.paper.n) == (44.09, 5)
+    assert cell.difference == pytest.approx(1.0)
+    assert build_table(layout, placed).cell("CLIMB", "20 tasks", "FA").paper is None  # type: ignore[union-attr]
+
+
+def test_a_dataset_that_the_paper_lacks_is_said() -> None:
+    table = build_table(LAYOUT, seeds("a", [1.0]), against="paper")
+    assert table.notes[-1] == "the paper prints no such values for cifar100"
+
+
+def test_runs_that_differ_are_refused_with_the_reason_unless_mixed() -> None:
+    runs = [run("a", 1.0, preset="paper"), run("b", 2.0, preset="default", seed=1)]
+    with pytest.raises(InputError, match=r"different presets: default, paper.*--mix"):
+        build_table(LAYOUT, runs)
+    assert "different presets: default, paper" in build_table(LAYOUT, runs, mix=True).notes
+
+
+def test_one_run_given_twice_counts_once_and_two_of_a_seed_are_refused() -> None:
+    once = build_table(LAYOUT, [run("a", 5.0), run("a", 5.0)]).cell("a", "2 tasks", "FA")
+    assert once is not None
+    assert once.n == 1
+    with pytest.raises(InputError, match="two different runs with seed 0 at a, 2 tasks"):
+        build_table(LAYOUT, [run("a", 5.0), run("a", 6.0, config_hash="another")])
+
+
+def test_places_that_do_not_exist_are_named() -> None:
+    with pytest.raises(InputError, match="row of table-test 'c'"):
+        build_table(LAYOUT, [run("c", 1.0)])
+    with pytest.raises(InputError, match="did you mean '2 tasks'"):
+        build_table(LAYOUT, [run("a", 1.0, column="2 task")])
+
+
+def test_missing_numbers_leave_their_cell_out() -> None:
+    runs = [run("a", 1.0, stored=None), run("a", 3.0, seed=1, stored=None)]
+    table = build_table(LAYOUT, runs)
+    assert table.cell("a", "2 tasks", "stored") is None
+    assert value_at({"diversity": None}, Metric(key="diversity.vendi_score", label="")) is None
+    assert value_at({"x": float("nan")}, Metric(key="x", label="")) is None
+
+
+def test_no_runs_make_an_empty_table() -> None:
+    table = build_table(LAYOUT, [])
+    assert (dict(table.cells), table.notes) == ({}, ())

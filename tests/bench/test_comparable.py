@@ -1,0 +1,95 @@
+"""What may stand in one table."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from climb.bench.cell import Placed
+from climb.bench.comparable import differences
+
+RESULT = {
+    "seed": 0,
+    "dataset": "cifar100",
+    "method": "climb",
+    "preset": "paper",
+    "evaluated": "student",
+    "cbp": 1_000_000,
+    "memory_bytes": 1,
+    "memory_bounded": True,
+    "engine": "eager",
+    "precision": "float32",
+    "versions": {"device_name": "one", "torch": "2.13"},
+}
+CONFIG = {
+    "data": {"options": {}},
+    "learner": {"image_size": 32, "backbone": "resnet18", "memory": {"capacity": 2500}},
+    "evaluation": {"epochs": 100},
+}
+
+
+def run(column: str = "20 tasks", **changes: Any) -> Placed:
+    result, config = copy.deepcopy(RESULT), copy.deepcopy(CONFIG)
+    for name, value in changes.items():
+        target: Any = config if name.split("__")[0] in CONFIG else result
+        *path, last = name.split("__")
+        for key in path:
+            target = target[key]
+        target[last] = value
+    return Placed(row="r", column=column, result=result, config=config)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"dataset": "cifar10"}, "different datasets: cifar10 32 px, cifar100 32 px"),
+        ({"learner__image_size": 64}, "different datasets: cifar100 32 px, cifar100 64 px"),
+        ({"data__options": {"classes": 4}}, "different datasets: cifar100 32 px, cifar100 32 px classes=4"),
+        ({"preset": "default"}, "different presets: default, paper"),
+        ({"evaluated": "teacher"}, "different networks evaluated: student, teacher"),
+        ({"evaluation__epochs": 10}, "different probes: linear, 10 epochs, linear, 100 epochs"),
+        ({"learner__backbone": "micro"}, "different backbones: micro, resnet18"),
+        ({"learner__memory__capacity": 500}, "different memory capacities: 2500, 500"),
+        ({"memory_bounded": False, "method": "pcmc"}, "a memory without bound: pcmc"),
+        (
+            {"cbp": 990_000, "method": "minred"},
+            "different budgets of backward passes in 20 tasks: 990,000 (minred) and 1,000,000 (climb), 1.0% apart",
+        ),
+    ],
+)
+def test_each_difference_is_a_reason(change: dict[str, Any], reason: str) -> None:
+    assert differences([run(), run(**change)]) == ([reason], [])
+
+
+def test_budgets_within_half_a_percent_and_in_other_columns_are_one() -> None:
+    assert differences([run(), run(cbp=995_500), run("50 tasks", cbp=500_000)]) == ([], [])
+
+
+def test_a_method_without_memory_is_held_to_no_capacity() -> None:
+    assert differences([run(), run(memory_bytes=0, learner__memory__capacity=9)]) == ([], [])
+
+
+def test_what_differs_on_purpose_is_allowed() -> None:
+    assert differences([run(), run(learner__memory__capacity=500)], allowed=["capacity"]) == ([], [])
+
+
+def test_bounds_share_the_dataset_but_not_the_budget() -> None:
+    bound = run(cbp=7, preset="default")
+    assert differences([run()], others=[run(), bound]) == ([], [])
+    reasons, _ = differences([run()], others=[run(), run(dataset="cifar10")])
+    assert reasons == ["different datasets: cifar10 32 px, cifar100 32 px"]
+
+
+def test_devices_engines_precisions_and_versions_are_said() -> None:
+    other = run(versions={"device_name": "two", "torch": "2.11"}, engine="captured", precision="bf16")
+    assert differences([run(), other]) == (
+        [],
+        [
+            "devices differ: one, two",
+            "engines differ: captured, eager",
+            "precisions differ: bf16, float32",
+            "versions of torch differ: 2.11, 2.13",
+        ],
+    )
