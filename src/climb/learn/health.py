@@ -1,0 +1,103 @@
+"""Is it still learning something? Measured on images of the memory, without a label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from climb.engine import Engine
+from climb.engine.health import COLLAPSED
+from climb.engine.numerics import autocast, numerics
+from climb.engine.step import frozen_statistics
+from climb.seeds import torch_generator
+
+PANEL = 64  # stored images that are looked at
+DRIFTED = 0.5  # mean cosine distance between two checkpoints: nothing embedded before means much any more
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Panel:
+    """Some stored images, and what the encoder made of them when they were chosen."""
+
+    images: torch.Tensor
+    """uint8 (n, 3, H, W)."""
+    features: torch.Tensor
+    """float32 (n, f), of length 1."""
+
+
+def choose_panel(engine: Engine, encoder: nn.Module, stored: torch.Tensor) -> Panel | None:
+    """A panel spread evenly over the stored images (n, 3, H, W); None where there are fewer than two.
+
+    They are given, not drawn: a draw from the memory would change what is replayed next.
+    """
+    if len(stored) < 2:
+        return None
+    rows = torch.linspace(0, len(stored) - 1, min(PANEL, len(stored))).round().long()
+    images = stored[rows].to(engine.device)
+    return Panel(images=images, features=_features(engine, encoder, engine.augment.plain(images)))
+
+
+def measure(engine: Engine, encoder: nn.Module, panel: Panel) -> dict[str, float]:
+    """Alignment and uniformity (Wang and Isola, 2020) of the encoder on a panel, under the same views every time."""
+    views = engine.augment(panel.images, torch_generator(0, "health", engine.device))
+    first, second = (_features(engine, encoder, view) for view in views)
+    plain = _features(engine, encoder, engine.augment.plain(panel.images))
+    return {
+        "view_alignment": float((first - second).square().sum(dim=1).mean()),
+        "uniformity": float(torch.pdist(plain).square().mul(-2).exp().mean().log()),
+    }
+
+
+def drift(engine: Engine, encoder: nn.Module, panel: Panel) -> float:
+    """Mean cosine distance between what the encoder makes of a panel now and what it made of it then."""
+    now = _features(engine, encoder, engine.augment.plain(panel.images))
+    return float(1 - (now * panel.features).sum(dim=1).mean())
+
+
+@torch.no_grad()
+def _features(engine: Engine, encoder: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    place = (engine.device, engine.precision)
+    with frozen_statistics(encoder), numerics(*place), autocast(*place):
+        return F.normalize(encoder(inputs).float(), dim=1)
+
+
+class Watchdog:
+    """Warns once when something goes wrong, and again if it does so after having been well."""
+
+    def __init__(self) -> None:
+        self._ill: set[str] = set()
+
+    def check(self, values: dict[str, float | None]) -> list[str]:
+        """What to tell a person about the numbers of a journal line.
+
+        >>> dog = Watchdog()
+        >>> [len(dog.check({"embedding_spread": spread})) for spread in (0.9, 0.01, 0.01, 0.9, 0.01)]
+        [0, 1, 0, 0, 1]
+        """
+        said = []
+        for kind, ill, text in (
+            (
+                "collapse",
+                _number(values, "embedding_spread", 1.0) < COLLAPSED,
+                "all embeddings are nearly one point: the network has collapsed and does not recover by itself. Start "
+                "again in another folder with a lower --lr, or with more images per step (--replay-batch)",
+            ),
+            (
+                "drift",
+                _number(values, "drift", 0.0) > DRIFTED,
+                "the features of stored images have moved far since the last checkpoint: embed again what was embedded "
+                "before. If this goes on, lower --lr or raise --alignment-weight, in another folder",
+            ),
+        ):
+            if ill and kind not in self._ill:
+                said.append(text)
+            (self._ill.add if ill else self._ill.discard)(kind)
+        return said
+
+
+def _number(values: dict[str, float | None], name: str, otherwise: float) -> float:
+    value = values.get(name)
+    return otherwise if value is None else value

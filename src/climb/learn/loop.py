@@ -1,0 +1,270 @@
+"""The loop: images from a source, mini-batch after mini-batch, for as long as they come."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from climb.config import Execution, RunConfig
+from climb.engine import Observation, resolve_device, resolve_engine, resolve_precision
+from climb.engine.health import health
+from climb.errors import ClimbError
+from climb.learn.encoder import chosen_encoder, write_encoder
+from climb.learn.health import Panel, Watchdog, choose_panel, drift, measure
+from climb.learn.journal import LongJournal
+from climb.learn.known import KnownImages
+from climb.learn.live_line import LiveLine
+from climb.learn.resident import resident_bytes
+from climb.learn.track import Tracker
+from climb.learner import IMAGENET_MEAN, IMAGENET_STD, build_engine
+from climb.runs import Interrupted, RunFolder
+from climb.runs.interrupt import stop_on_signal
+from climb.runs.versions import versions
+from climb.sources import Item, PassedOver, Source
+
+PATIENCE = 0.25  # seconds after which a loop that waits for images looks at the clock and at signals
+IDLE_SECONDS = 2.0  # without an image after which those that wait for their mini-batch to fill are learned as they are
+log = logging.getLogger("climb.learn")
+
+
+class Learning:
+    """A learner in its folder, as the last checkpoint left it.
+
+    Args:
+        config: what is learned with.
+        execution: where, and how often the state is saved.
+        folder: where all is kept; locked by the caller.
+        journal_seconds: time between two journal lines.
+        tracker: where else their numbers go.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        execution: Execution,
+        folder: RunFolder,
+        *,
+        journal_seconds: float,
+        tracker: Tracker | None = None,
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.device = resolve_device(execution.device)
+        self.engine = build_engine(
+            config.learner,
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
+            seed=config.seed,
+            device=self.device,
+            precision=resolve_precision(execution.precision, self.device),
+            kind=resolve_engine(execution.engine, self.device),
+        )
+        self.journal = LongJournal(folder.journal.path)
+        self.tally: Counter[str] = Counter()  # what became of the images in the memory
+        self.passed_over: Counter[str] = Counter()  # by reason
+        self.seconds = 0.0  # of all sittings
+        self._checkpoint_seconds = execution.checkpoint_seconds
+        self._journal_seconds = journal_seconds
+        self._tracker = tracker
+        self._watchdog = Watchdog()
+        self._panel: Panel | None = None
+        self._drift: float | None = None
+        self._last: Observation | None = None
+        self._loss = torch.zeros((), device=self.device)  # sum since the last line; read when one is written
+        self.known = self._resume()
+        self._begin_line()
+        self._saved = self._mark = time.monotonic()
+        self._dirty = False  # whether there is anything that the checkpoint does not hold
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def follow(self, source: Source) -> None:
+        """Learn what comes from a source, until it ends.
+
+        Raises:
+            Interrupted: a signal asked to stop; all that was learned is saved.
+        """
+        self._write_line("start", source=source.name, rereadable=source.rereadable, versions=versions(self.device))
+        size, waiting, arrived = self.config.learner.stream_batch, list[Item](), time.monotonic()
+        waits = source.endless or not source.rereadable
+        with (
+            stop_on_signal() as stop,
+            LiveLine(f"learning from {source.name}") as line,
+            closing(source.arrivals(patience=PATIENCE, claim=self.known.claim)) as arrivals,
+        ):
+            for arrival in arrivals:
+                now = time.monotonic()
+                if isinstance(arrival, Item):
+                    waiting.append(arrival)
+                    arrived = now
+                elif isinstance(arrival, PassedOver):
+                    self._pass_over(arrival)
+                idle = waits and now - arrived > IDLE_SECONDS
+                if len(waiting) == size or (waiting and idle):
+                    self._learn(waiting)
+                    waiting = []
+                if stop.asked:
+                    break
+                self._keep_books(source, line)
+            # Stopped, what can be asked for again is left for the next sitting, which then has the same mini-batches.
+            if waiting and not (stop.asked and source.rereadable):
+                self._learn(waiting)
+            self._record(source, line)
+            self._checkpoint()
+        if stop.asked:
+            raise Interrupted
+
+    def _learn(self, items: list[Item]) -> None:
+        observation = self.engine.observe(torch.stack([item.image for item in items]))
+        for item in items:
+            if item.identity is not None:
+                self.known.learned(item.identity)
+        self.tally.update(asdict(observation.report))
+        self._loss += observation.objective
+        self._last = observation
+        self._dirty = True
+
+    def _pass_over(self, passed: PassedOver) -> None:
+        self.passed_over[passed.reason] += 1
+        if passed.identity is not None and passed.for_good:
+            self.known.learned(passed.identity)
+        self._dirty = True
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def _keep_books(self, source: Source, line: LiveLine) -> None:
+        now = time.monotonic()
+        if now - self._line_began >= self._journal_seconds:
+            self._record(source, line)
+        if now - self._saved >= self._checkpoint_seconds:
+            try:
+                self._checkpoint()
+            except (ClimbError, OSError) as error:
+                # A full disk is made room on while the learner goes on; a network that diverged is not saved.
+                if not self._finite():
+                    raise
+                self._saved = now
+                log.error("no checkpoint: %s; trying again in %.0f s", error, self._checkpoint_seconds)
+
+    def _record(self, source: Source, line: LiveLine) -> None:
+        """One line of the journal about the time since the last one; none if nothing happened."""
+        budget, memory, observation = self.engine.budget, self.engine.parts.memory, self._last
+        batches, images = budget.batches - self._line_batches, budget.images - self._line_images
+        if batches == 0 or observation is None:
+            self._begin_line()
+            return
+        loss = float(self._loss) / batches
+        self._check_finite(loss)
+        state = health(observation.embeddings)
+        summary: dict[str, float] = getattr(memory, "summary", dict)()
+        stored = 0 if memory is None else len(memory)
+        moved = {name: self.tally[name] - self._line_tally[name] for name in ("novel", "evicted", "merged")}
+        centroids = summary.get("stm_centroids", 0) + summary.get("ltm_centroids", 0)
+        _, encoder = chosen_encoder(self.engine)
+        values: dict[str, float | None] = {
+            "images": budget.images,
+            "images_per_second": images / max(time.monotonic() - self._line_began, 1e-9),
+            "passed_over": sum(self.passed_over.values()),
+            "dropped": source.dropped,
+            "objective": loss,
+            "alignment": float(observation.alignment),
+            "embedding_spread": state.spread,
+            "effective_rank": state.effective_rank,
+            **({} if self._panel is None else measure(self.engine, encoder, self._panel)),
+            "drift": self._drift,
+            "novelty_rate": moved["novel"] / images,
+            "stored": stored,
+            "occupancy": None if memory is None else stored / memory.capacity,
+            "memory_bytes": 0 if memory is None else memory.nbytes,
+            **summary,
+            "centroid_turnover": (moved["evicted"] + moved["merged"]) / centroids if centroids else None,
+            **{name: self.tally[name] for name in ("novel", "evicted", "promoted", "merged", "pruned")},
+            "resident_bytes": resident_bytes(),
+        }
+        self._write_line("train", **values)
+        if self._tracker is not None:
+            numbers = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+            self._tracker.log(numbers, budget.images)
+        for warning in self._watchdog.check(values):
+            log.warning("after %d images: %s", budget.images, warning)
+            self._write_line("warning", text=warning)
+        rate = values["images_per_second"]
+        said = f"{budget.images:,} images, {rate:,.0f} a second, loss {loss:.3f}, {stored} stored"
+        line.say(said)
+        log.info(said)
+        self._begin_line()
+
+    def _begin_line(self) -> None:
+        self._line_began = time.monotonic()
+        self._line_batches, self._line_images = self.engine.budget.batches, self.engine.budget.images
+        self._line_tally = Counter(self.tally)
+        self._loss.zero_()
+
+    def _write_line(self, event: str, **values: Any) -> None:
+        try:
+            self.journal.write(self.engine.budget.batches, event, time=round(time.time(), 3), **values)
+        except OSError as error:  # a full disk does not stop the learner
+            log.error("no journal line: %s", error)
+
+    def _finite(self) -> bool:
+        return self._last is None or math.isfinite(float(self._last.objective))
+
+    def _check_finite(self, loss: float) -> None:
+        if not (math.isfinite(loss) and self._finite()):
+            raise ClimbError(
+                f"the loss became {loss} after {self.engine.budget.images:,} images: training diverged. The last "
+                "checkpoint is from before it; start again in another folder with a lower --lr"
+            )
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> None:
+        """Save all. The list of learned images first: the checkpoint says how much of it counts."""
+        now = time.monotonic()
+        if not self._dirty:
+            self._saved = now
+            return
+        self._check_finite(0.0)
+        engine = self.engine.state_dict()
+        seconds = self.seconds + now - self._mark
+        state = {
+            "engine": engine,
+            "learned": self.known.write(),
+            "done": self.engine.budget.batches,
+            "tally": dict(self.tally),
+            "passed_over": dict(self.passed_over),
+            "seconds": seconds,
+        }
+        self.folder.save_checkpoint(state)
+        write_encoder(self.folder.model_path, self.engine, self.config)
+        self.seconds, self._mark, self._saved, self._dirty = seconds, now, now, False
+        self._look_at(engine["memory"])
+
+    def _look_at(self, memory: dict[str, Any]) -> None:
+        """Measure the drift of the stored images last looked at, and choose others. ``memory`` is its state."""
+        _, encoder = chosen_encoder(self.engine)
+        if self._panel is not None:
+            self._drift = drift(self.engine, encoder, self._panel)
+        if "images" in memory:
+            self._panel = choose_panel(self.engine, encoder, memory["images"])
+
+    def _resume(self) -> KnownImages:
+        path = self.folder.path / "learned.u64"
+        state = self.folder.load_checkpoint()
+        if state is None:
+            self.journal.cut(-1)
+            return KnownImages(path, 0)
+        self.journal.cut(state["done"])
+        self.engine.load_state_dict(state["engine"])
+        self.tally, self.passed_over = Counter(state["tally"]), Counter(state["passed_over"])
+        self.seconds = state["seconds"]
+        self._look_at(state["engine"]["memory"])
+        log.info("continuing after %d images", self.engine.budget.images)
+        return KnownImages(path, state["learned"])

@@ -1,0 +1,65 @@
+"""From what a person chooses to a configuration with nothing left open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from climb.config import DataConfig, EvaluationConfig, LearnerConfig, RunConfig, StreamConfig
+from climb.engine import resolve_device
+from climb.errors import InputError
+from climb.learn.sizes import base_config, size_for, with_budget
+from climb.methods import check_config, choose_method, choose_objective
+from climb.presets import apply_preset, evaluated_network
+
+UNFIT = {
+    "iid": "it needs all images at once",
+    "cassle-r": "it must be told where tasks end, and a stream of one's own has no tasks",
+    "pcmc": "its memory has no bound",
+}
+"""Methods for benchmarks alone."""
+
+
+def settle(
+    *,
+    size: str,
+    budget: str | int | None,
+    method: str,
+    preset: str,
+    objective: str | None,
+    backbone: str | None,
+    image_size: int | None,
+    stream_batch: int | None,
+    replay_batch: int | None,
+    passes: int | None,
+    lr: float | None,
+    alignment_weight: float | None,
+    seed: int,
+    device: str,
+) -> RunConfig:
+    """The configuration; None leaves a field to the size, the preset or the method."""
+    if method in UNFIT:
+        raise InputError(f"method '{method}' cannot learn from a stream of one's own: {UNFIT[method]}")
+    config = base_config(size_for(size, resolve_device(device)))
+    config = _changed(config, backbone=backbone, image_size=image_size)
+    config = choose_method(apply_preset(config, preset), method)
+    if objective is not None:
+        config = choose_objective(config, objective)
+    config = _changed(config, stream_batch=stream_batch, passes=passes, lr=lr, alignment_weight=alignment_weight)
+    if budget is not None:
+        config = with_budget(config, budget)
+    # The size's own replay shrinks with a small budget; one that was asked for is refused if it does not fit.
+    config = replace(config, replay_batch=replay_batch or max(1, min(config.replay_batch, config.memory.capacity // 2)))
+    check_config(config)
+    return RunConfig(
+        recipe="learn",
+        seed=seed,
+        data=DataConfig(dataset="own images", image_size=config.image_size),
+        stream=StreamConfig(kind="own", tasks=0),
+        learner=config,
+        evaluation=evaluated_network(EvaluationConfig(), preset),
+    )
+
+
+def _changed(config: LearnerConfig, **values: Any) -> LearnerConfig:
+    return replace(config, **{name: value for name, value in values.items() if value is not None})

@@ -1,0 +1,85 @@
+"""Numbers to where a person looks at them: TensorBoard or Weights & Biases (the extra ``climb-ssl[track]``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from climb.config import RunConfig, to_dict
+from climb.errors import InputError, unknown
+
+TrackerName = Literal["tensorboard", "wandb"]
+
+
+class Tracker(Protocol):
+    """Takes the numbers of each journal line."""
+
+    def log(self, values: dict[str, float], images: int) -> None:
+        """Numbers by name, and how many images had been learned."""
+
+    def close(self) -> None:
+        """Send what is left."""
+
+
+class TensorBoard:
+    """Event files in the folder's ``tensorboard/``."""
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise _missing("tensorboard") from None
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+
+    def log(self, values: dict[str, float], images: int) -> None:
+        """One scalar each."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, images)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+class Wandb:
+    """A run of the project ``climb``; a folder continues its own. Where to send it is wandb's own setting."""
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        try:
+            import wandb
+        except ImportError:
+            raise _missing("wandb") from None
+        name = folder.resolve().name
+        self._run = wandb.init(
+            project="climb",
+            dir=str(folder),
+            id=f"{name}-{config.config_hash()}",
+            name=name,
+            resume="allow",
+            config=to_dict(config),
+        )
+
+    def log(self, values: dict[str, float], images: int) -> None:
+        """All at once."""
+        self._run.log(values, step=images)
+
+    def close(self) -> None:
+        """Finish the run."""
+        self._run.finish()
+
+
+TRACKERS: dict[str, Callable[[Path, RunConfig], Tracker]] = {"tensorboard": TensorBoard, "wandb": Wandb}
+
+
+def open_tracker(name: str | None, folder: Path, config: RunConfig) -> Tracker | None:
+    """The tracker called ``name``; None for None."""
+    if name is None:
+        return None
+    if name not in TRACKERS:
+        raise unknown("tracker", name, TRACKERS)
+    return TRACKERS[name](folder, config)
+
+
+def _missing(name: str) -> InputError:
+    return InputError(f'--track {name} needs the extra: pip install "climb-ssl[track]"')

@@ -1,0 +1,96 @@
+"""Bytes of any image file to RGB at the model's size, or word of why not."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from climb.datasets.decode import EXTENSIONS
+from climb.sources.item import CORRUPT, NOT_AN_IMAGE, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
+
+SUFFIXES = EXTENSIONS | {".ppm", ".pgm", ".avif", ".jp2"}
+"""What counts as an image file, compared in lower case."""
+MOST_PIXELS = 89_478_485
+"""Images with more are passed over unread: decoded they would fill a quarter of a gigabyte (Pillow's own bound)."""
+MOST_BYTES = 256 * 2**20
+"""Files with more are passed over unread."""
+
+_HIGH_DEPTH = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of an image file."""
+    try:
+        size = os.stat(path).st_size
+        if size > MOST_BYTES:
+            raise Unusable(TOO_LARGE, f"{size:,} bytes; at most {MOST_BYTES:,} are read")
+        with open(path, "rb") as handle:
+            return handle.read()
+    except OSError as error:
+        raise Unusable(UNREADABLE, str(error)) from error
+
+
+def decode(data: bytes, image_size: int) -> torch.Tensor:
+    """The image as uint8 (3, image_size, image_size); `Unusable` if it is damaged or gigantic.
+
+    Of an animation the first frame counts. See `square` for the rest.
+    """
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            width, height = image.size
+            if width * height > MOST_PIXELS:
+                raise Unusable(TOO_LARGE, f"{width} x {height} pixels; at most {MOST_PIXELS:,} are decoded")
+            # A large JPEG is decoded at a fraction of its size, with twice the pixels that are needed.
+            image.draft(None, (2 * image_size, 2 * image_size))  # None keeps the mode
+            image.load()
+            with contextlib.suppress(Exception):  # damaged metadata do not spoil the picture
+                ImageOps.exif_transpose(image, in_place=True)
+            return square(image, image_size)
+    except Unusable:
+        raise
+    except UnidentifiedImageError:
+        raise Unusable(NOT_AN_IMAGE, "no decoder knows this format" if data else "the file is empty") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
+        raise Unusable(TOO_LARGE, str(error)) from error
+    except Exception as error:  # decoders fail in many ways on damaged files; each means that this one is
+        text = f"{type(error).__name__}: {error}"
+        raise Unusable(TRUNCATED if "truncated" in text.lower() else CORRUPT, text) from error
+
+
+def square(image: Image.Image, image_size: int) -> torch.Tensor:
+    """The middle of a picture in any mode, as RGB uint8 (3, image_size, image_size).
+
+    The shorter side is resized, the longer one cropped. Transparency is laid on white, 16-bit greys keep their upper
+    8 bits, floating point counts from 0 to 1 or, if it goes beyond, to 255.
+    """
+    image = _rgb(image)
+    width, height = image.size
+    side = min(width, height)
+    if (width, height) != (image_size, image_size):
+        left, top = (width - side) / 2, (height - side) / 2
+        # Cropped on the way: a strip of 1 x 100,000 pixels must not become one of 224 x 22,400,000.
+        box = (left, top, left + side, top + side)
+        image = image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box)
+    return torch.from_numpy(np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)))
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode in _HIGH_DEPTH:
+        # Pillow's own conversion clips at 255 and would turn a 16-bit image white.
+        return _grey(np.asarray(image).astype(np.int64) >> 8)
+    if image.mode == "F":
+        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+        return _grey(values * (255 if values.max() <= 1 else 1))
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _grey(values: np.ndarray) -> Image.Image:
+    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)).convert("RGB")

@@ -1,0 +1,46 @@
+"""Paths of image files on standard input, one a line: a queue at its simplest."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from functools import partial
+from threading import Event
+
+from climb.sources.folder import load_file
+from climb.sources.identity import file_identity
+from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
+
+
+def read_paths(descriptor: int, *, image_size: int) -> Read:
+    """The files whose paths arrive at a file descriptor."""
+
+    def read(claim: Claim, stop: Event) -> Iterator[Pending]:
+        for line in lines(descriptor, stop):
+            path = os.fsdecode(line)
+            try:
+                identity = file_identity(path, os.stat(path))
+            except OSError as error:
+                yield refuse(path, None, Unusable(UNREADABLE, str(error)))
+                continue
+            if claim(identity):
+                yield Pending(identity=identity, where=path, load=partial(load_file, path, image_size))
+
+    return read
+
+
+def lines(descriptor: int, stop: Event) -> Iterator[bytes]:
+    """Lines without their ends, as they arrive; empty ones are skipped.
+
+    Not by ``sys.stdin``: a thread that waits inside it cannot be ended, and Python fails at exit because of it.
+    """
+    rest = b""
+    while not stop.is_set():
+        if not select.select([descriptor], [], [], 0.2)[0]:
+            continue
+        data = os.read(descriptor, 65_536)
+        *whole, rest = (rest + data).split(b"\n") if data else [rest, b""]
+        yield from (line.rstrip(b"\r") for line in whole if line.strip())
+        if not data:
+            return

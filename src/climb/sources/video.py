@@ -1,0 +1,107 @@
+"""Frames of a video file, a camera or a network stream (the extra ``climb-ssl[video]``)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import torch
+
+from climb.errors import InputError
+from climb.sources.decode import square
+from climb.sources.identity import file_identity
+from climb.sources.item import CORRUPT, UNREADABLE, Claim, Pending, Read, Unusable, refuse
+
+VIDEOS = frozenset({".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".wmv", ".flv"})
+ADDRESSES = ("rtsp://", "rtsps://", "rtmp://", "http://", "https://", "udp://", "tcp://", "srt://")
+CAMERA = "/dev/video"
+OPEN_SECONDS, READ_SECONDS = 10.0, 30.0
+LONGEST_PAUSE = 60.0  # between two attempts to reach a camera
+
+log = logging.getLogger("climb.sources")
+
+
+def is_live(text: str) -> bool:
+    """Whether a text is the address of a camera or of a network stream."""
+    return text.startswith((*ADDRESSES, CAMERA))
+
+
+def is_video(text: str) -> bool:
+    """Whether a path is one of a video file, by its extension."""
+    return os.path.splitext(text)[1].lower() in VIDEOS
+
+
+def require_av() -> Any:
+    """The library that reads videos."""
+    try:
+        import av
+    except ImportError:
+        raise InputError('videos and cameras need the extra: pip install "climb-ssl[video]"') from None
+    return av
+
+
+def read_video(path: str, *, image_size: int, every: int) -> Read:
+    """Every ``every``-th frame of a video file; each frame is known by the file and its number."""
+    av = require_av()
+
+    def read(claim: Claim, stop: Event) -> Iterator[Pending]:
+        status = os.stat(path)
+        try:
+            with av.open(path) as container:
+                for number, frame in enumerate(container.decode(video=0)):
+                    if stop.is_set():
+                        return
+                    identity = file_identity(path, status, "frame", number)
+                    if number % every == 0 and claim(identity):
+                        yield _loaded(_picture(frame, image_size), f"{path}#{number}", identity)
+        except av.FFmpegError as error:  # what comes after the damage is lost
+            yield refuse(path, None, Unusable(CORRUPT, f"the video breaks off: {error}"))
+        except IndexError:
+            yield refuse(path, None, Unusable(CORRUPT, "there is no picture track in it"))
+
+    return read
+
+
+def read_live(address: str, *, image_size: int, every: int) -> Read:
+    """Every ``every``-th frame of a camera or a network stream, from now on. A connection that breaks is made anew."""
+    av = require_av()
+
+    def read(claim: Claim, stop: Event) -> Iterator[Pending]:
+        number, pause = 0, 1.0
+        while not stop.is_set():
+            try:
+                with _open_live(av, address) as container:
+                    for frame in container.decode(video=0):
+                        if stop.is_set():
+                            return
+                        if number % every == 0:
+                            yield _loaded(_picture(frame, image_size), f"{address}#{number}", None)
+                        number, pause = number + 1, 1.0
+                log.warning("%s ended; connecting again in %.0f s", address, pause)
+            except (av.FFmpegError, OSError) as error:
+                yield refuse(address, None, Unusable(UNREADABLE, f"{error}; connecting again in {pause:.0f} s"))
+            stop.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    return read
+
+
+def _open_live(av: Any, address: str) -> Any:
+    if address.startswith(CAMERA):
+        return av.open(address, format="v4l2", timeout=(OPEN_SECONDS, READ_SECONDS))
+    options = {"rtsp_transport": "tcp"} if address.startswith("rtsp") else {}
+    return av.open(address, options=options, timeout=(OPEN_SECONDS, READ_SECONDS))
+
+
+def _picture(frame: Any, image_size: int) -> torch.Tensor:
+    """The frame at the model's size: frames as they are, many at a time, would fill the memory."""
+    picture = frame.to_image()
+    turned = getattr(frame, "rotation", 0)
+    return square(picture.rotate(turned, expand=True) if turned else picture, image_size)
+
+
+def _loaded(image: torch.Tensor, where: str, identity: int | None) -> Pending:
+    return Pending(identity=identity, where=where, load=lambda: image)

@@ -1,0 +1,139 @@
+"""Folders, once and watched."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from climb.sources import Item, PassedOver, Source, open_source
+from climb.sources import watch as watching
+
+Draw = Callable[..., Path]
+
+
+def names(source: Source) -> list[str]:
+    return [Path(item.where).name for item in source]
+
+
+def test_all_images_below_in_order_and_nothing_else(draw: Draw, tmp_path: Path) -> None:
+    for name in ("b/2.png", "b/10.png", "a.JPG", "b/c/1.webp", ".hidden/1.png", "b/.part.png"):
+        draw(tmp_path / name)
+    (tmp_path / "notes.txt").write_text("no image")
+    source = open_source(str(tmp_path), image_size=16)
+    found = list(source)
+    assert [os.path.relpath(item.where, tmp_path) for item in found] == ["a.JPG", "b/10.png", "b/2.png", "b/c/1.webp"]
+    assert len({item.identity for item in found}) == 4
+    assert all(item.image.shape == (3, 16, 16) for item in found)
+    assert source.rereadable
+    assert [item.identity for item in source] == [item.identity for item in found]  # each iteration starts over
+
+
+def test_another_time_or_size_makes_another_image(draw: Draw, tmp_path: Path) -> None:
+    file = draw(tmp_path / "a.png")
+    source = open_source(str(tmp_path), image_size=16)
+    first = [item.identity for item in source]
+    os.utime(file, ns=(1, 1))
+    second = [item.identity for item in source]
+    draw(file, size=(20, 20))
+    os.utime(file, ns=(1, 1))
+    third = [item.identity for item in source]
+    assert len({*first, *second, *third}) == 3
+
+
+def test_what_is_known_is_not_even_read(draw: Draw, tmp_path: Path) -> None:
+    draw(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(b"no image")
+    source = open_source(str(tmp_path), image_size=16)
+    assert list(source.arrivals(claim=lambda identity: False)) == []
+    assert not source.passed_over
+
+
+def test_damaged_files_are_counted_named_and_passed_over(
+    draw: Draw, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = draw(tmp_path / "a.png").read_bytes()
+    for number in range(25):
+        (tmp_path / f"b{number}.png").write_bytes(b"no image")
+    (tmp_path / "c.png").write_bytes(data[:200])
+    draw(tmp_path / "d.png")
+    source = open_source(str(tmp_path), image_size=16)
+    arrivals = list(source.arrivals())
+    assert [Path(a.where).name for a in arrivals if isinstance(a, Item)] == ["a.png", "d.png"]
+    passed = [a for a in arrivals if isinstance(a, PassedOver)]
+    assert len(passed) == 26
+    assert all(a.for_good and a.identity is not None for a in passed)
+    assert source.passed_over == {"not an image": 25, "truncated": 1}
+    assert "b0.png: not an image" in caplog.text
+    assert "c.png: truncated" in caplog.text
+    assert caplog.text.count("passed over") == 21  # the rest is counted
+
+
+def test_a_file_without_permission_may_come_back(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw(tmp_path / "a.png")
+    (tmp_path / "b.png").symlink_to(tmp_path / "nowhere.png")
+    source = open_source(str(tmp_path), image_size=16)
+    assert names(source) == ["a.png"]  # a link to nothing is nothing
+    (tmp_path / "nowhere.png").mkdir()
+    (passed,) = [a for a in source.arrivals() if isinstance(a, PassedOver)]
+    assert (passed.reason, passed.for_good) == ("unreadable", False)
+
+
+def test_a_watched_folder_gives_complete_files_as_they_appear(
+    draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(watching, "SETTLED_SECONDS", 0.3)
+    draw(tmp_path / "old.png")
+    os.utime(tmp_path / "old.png", (1, 1))
+    source = open_source(str(tmp_path), image_size=16, watch=True)
+    assert source.endless
+    arrivals = source.arrivals(patience=0.02)
+    data = draw(tmp_path.parent / f"{tmp_path.name}-elsewhere" / "x.png", 1).read_bytes()
+    with open(tmp_path / "slow.png", "wb") as slow:
+        seen: list[tuple[str, float]] = []
+        began, written, closed = time.monotonic(), 0, 0.0
+        while len(seen) < 2 and time.monotonic() - began < 20:
+            arrival = next(arrivals)
+            if arrival is not None:
+                assert isinstance(arrival, Item)  # never half a file
+                seen.append((Path(arrival.where).name, time.monotonic()))
+            if written < len(data):
+                slow.write(data[written : written + 100])
+                slow.flush()
+                written, closed = written + 100, time.monotonic()
+    arrivals.close()
+    assert [name for name, _ in seen] == ["old.png", "slow.png"]
+    assert seen[1][1] - closed >= 0.25
+    assert not source.passed_over
+
+
+def test_a_watched_file_with_a_time_in_the_future_is_taken_once_it_stays_as_it_is(
+    draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(watching, "SETTLED_SECONDS", 0.2)
+    os.utime(draw(tmp_path / "a.png"), (2e9 + 1e9, 3e9))
+    arrivals = open_source(str(tmp_path), image_size=16, watch=True).arrivals()
+    first = next(arrivals)
+    arrivals.close()
+    assert isinstance(first, Item)
+
+
+def test_watching_gives_a_file_once(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
+    os.utime(draw(tmp_path / "a.png"), (1, 1))
+    arrivals = open_source(str(tmp_path), image_size=16, watch=True).arrivals(patience=0.05)
+    found = [next(arrivals) for _ in range(5)]
+    arrivals.close()
+    assert sum(isinstance(arrival, Item) for arrival in found) == 1
+
+
+def test_a_look_stops_when_asked() -> None:
+    stop = Event()
+    stop.set()
+    assert list(watching.watched(lambda: iter([("a", os.stat("."))]), stop)) == []

@@ -1,0 +1,40 @@
+"""Datasets of the hub, from a local folder: the same code without the network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from climb.errors import InputError
+from climb.sources import open_source
+
+Draw = Callable[..., Path]
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_images_of_a_dataset(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    for number in range(6):
+        draw(tmp_path / "data" / "train" / "ab"[number % 2] / f"{number}.png", number)
+    draw(tmp_path / "data" / "test" / "a" / "t.png", 9)
+    (tmp_path / "data" / "train" / "a" / "bad.png").write_bytes(b"no image")
+    source = open_source(f"hf:{tmp_path}/data", image_size=16)
+    found = list(source)
+    assert len(found) == 6
+    assert source.passed_over == {"not an image": 1}
+    assert len({item.identity for item in found}) == 6
+    assert [item.identity for item in source] == [item.identity for item in found]
+    assert len(list(open_source(f"hf:{tmp_path}/data@test", image_size=16))) == 1
+    with pytest.raises(InputError, match="cannot open the dataset"):
+        open_source(f"hf:{tmp_path}/data@other", image_size=16)
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match=r'pip install "climb-ssl\[data\]"'):
+        open_source("hf:some/where", image_size=16)

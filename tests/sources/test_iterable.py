@@ -1,0 +1,96 @@
+"""Python iterables, and what cannot be a source."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from climb.errors import InputError
+from climb.sources import Item, open_source
+
+Draw = Callable[..., Path]
+
+
+def test_pictures_arrays_tensors_paths_and_bytes(draw: Draw, tmp_path: Path) -> None:
+    file = draw(tmp_path / "a.png")
+    array = np.asarray(Image.open(file))
+    given = [
+        file, str(file), file.read_bytes(), Image.open(file), array, array.transpose(2, 0, 1),
+        torch.from_numpy(array.copy()),
+    ]  # fmt: skip
+    found = list(open_source(given, image_size=16))
+    expected = torch.from_numpy(array.transpose(2, 0, 1).copy())
+    assert len(found) == len(given)
+    assert all(torch.equal(item.image, expected) for item in found)
+    assert [item.identity is None for item in found] == [False, False, True, True, True, True, True]
+    grey = list(open_source([array[:, :, 0], array[:, :, :1]], image_size=16))
+    assert torch.equal(grey[0].image, grey[1].image)
+    assert torch.equal(grey[0].image[2], expected[0])
+
+
+@pytest.mark.parametrize(
+    "given", [np.zeros((4, 16, 16, 3), np.uint8), np.zeros((16, 16, 3)), 7], ids=["many", "float", "7"]
+)
+def test_what_is_no_image_is_refused(given: Any) -> None:
+    with pytest.raises(InputError, match="images must be PIL pictures"):
+        list(open_source([given], image_size=16))
+
+
+def test_an_error_of_the_iterable_reaches_the_reader() -> None:
+    def images() -> Iterator[np.ndarray]:
+        yield np.zeros((16, 16, 3), np.uint8)
+        raise RuntimeError("the queue is gone")
+
+    found = iter(open_source(images(), image_size=16))
+    assert isinstance(next(found), Item)
+    with pytest.raises(RuntimeError, match="the queue is gone"):
+        next(found)
+
+
+def test_loading_ahead_is_bounded_and_ends_with_the_reader() -> None:
+    taken = 0
+
+    def images() -> Iterator[np.ndarray]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield np.zeros((16, 16, 3), np.uint8)
+
+    arrivals = open_source(images(), image_size=16).arrivals()
+    next(arrivals)
+    deadline = time.monotonic() + 5
+    while taken < 33 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert 33 <= taken <= 36
+    arrivals.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("climb-find")]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("no-such-folder", {}, "does not exist. Allowed: a folder"),
+        ("-", {"watch": True}, "watch follows a folder"),
+        ("rtsp://camera", {"watch": True}, "watch follows a folder"),
+        (".", {"every": 0}, "every and workers must be at least 1"),
+        (".", {"workers": 0}, "every and workers must be at least 1"),
+    ],
+)
+def test_what_cannot_be_opened(text: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_source(text, image_size=16, **options)
+
+
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(InputError, match="is a file of another kind"):
+        open_source(tmp_path / "notes.txt", image_size=16)

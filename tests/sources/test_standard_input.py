@@ -1,0 +1,49 @@
+"""Paths on standard input."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+
+from climb.sources import Item, PassedOver, open_source
+from climb.sources.standard_input import lines
+
+Draw = Callable[..., Path]
+
+
+def test_lines_arrive_whole_however_they_were_written() -> None:
+    reader, writer = os.pipe()
+    for piece in (b"one\ntw", b"o\r\n\n", b"three"):
+        os.write(writer, piece)
+    os.close(writer)
+    assert list(lines(reader, Event())) == [b"one", b"two", b"three"]
+    os.close(reader)
+
+
+def test_waiting_for_a_line_can_be_stopped() -> None:
+    reader, writer = os.pipe()
+    stop = Event()
+    Timer(0.1, stop.set).start()
+    assert list(lines(reader, stop)) == []
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_files_that_are_named(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = draw(tmp_path / "a b.png"), draw(tmp_path / "ü.png", 1)
+    reader, writer = os.pipe()
+    os.write(writer, f"{a}\n{tmp_path}/none.png\n{b}\n{a}\n".encode())
+    os.close(writer)
+    with os.fdopen(reader) as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        source = open_source("-", image_size=16)
+        arrivals = list(source.arrivals())
+    assert [a.where for a in arrivals if isinstance(a, Item)] == [str(a), str(b)]  # a path given twice is one file
+    (missing,) = [a for a in arrivals if isinstance(a, PassedOver)]
+    assert (missing.reason, missing.for_good) == ("unreadable", False)
+    assert not source.rereadable

@@ -1,0 +1,115 @@
+"""Frames of videos and of streams."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from climb.errors import InputError
+from climb.sources import Item, PassedOver, open_source
+from climb.sources.video import is_live, is_video
+
+av = pytest.importorskip("av")
+
+
+def write_video(path: Path, frames: int = 12) -> Path:
+    """A video whose frame k is grey of brightness 20 k."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(frames):
+            pixels = np.full((48, 64, 3), 20 * number, dtype=np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def test_every_frame_once_and_by_its_number(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "v.mp4")
+    source = open_source(str(path), image_size=16)
+    found = list(source)
+    assert [item.where for item in found] == [f"{path}#{number}" for number in range(12)]
+    assert len({item.identity for item in found}) == 12
+    assert source.rereadable
+    for number, item in enumerate(found):
+        assert item.image.shape == (3, 16, 16)
+        assert abs(float(item.image.float().mean()) - 20 * number) < 8
+    assert [item.where for item in open_source(str(path), image_size=16, every=5)] == [
+        f"{path}#{n}" for n in (0, 5, 10)
+    ]
+
+
+def test_frames_that_are_known_are_passed_by(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "v.mkv")
+    source = open_source(str(path), image_size=16)
+    known = {item.identity for item in list(source)[:7]}
+    rest = [a for a in source.arrivals(claim=lambda identity: identity not in known) if isinstance(a, Item)]
+    assert [item.where for item in rest] == [f"{path}#{number}" for number in range(7, 12)]
+
+
+def test_a_damaged_video_is_word_and_not_an_error(tmp_path: Path) -> None:
+    (tmp_path / "v.mp4").write_bytes(b"no video" * 100)
+    (passed,) = open_source(str(tmp_path / "v.mp4"), image_size=16).arrivals()
+    assert isinstance(passed, PassedOver)
+    assert passed.reason == "corrupt"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Where a stream is served that ends after 12 frames."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    write_video(tmp_path / "stream.ts")
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/stream.ts"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_stream_that_ends_is_connected_to_again(address: str) -> None:
+    source = open_source(address, image_size=16)
+    assert source.endless
+    assert not source.rereadable
+    arrivals = source.arrivals(patience=10)
+    found = [next(arrivals) for _ in range(15)]  # more than it gives at once
+    arrivals.close()
+    assert all(isinstance(item, Item) and item.identity is None for item in found)
+
+
+def test_a_camera_that_does_not_answer_is_tried_again() -> None:
+    source = open_source("/dev/video-none", image_size=16)
+    arrivals = source.arrivals(patience=10)
+    first = next(arrivals)
+    arrivals.close()
+    assert isinstance(first, PassedOver)
+    assert "connecting again in 1 s" in first.detail
+
+
+def test_what_is_what() -> None:
+    assert is_live("rtsp://10.0.0.1/stream")
+    assert is_live("/dev/video0")
+    assert not is_live("holiday.mp4")
+    assert is_video("Holiday.MP4")
+    assert not is_video("holiday.png")
+
+
+def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_video(tmp_path / "v.mp4", frames=1)
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(InputError, match=r'pip install "climb-ssl\[video\]"'):
+        open_source(str(path), image_size=16)
