@@ -34,8 +34,8 @@ def images_of(images: str | Path | Iterable[Path], image_size: int) -> Iterator[
     Those that cannot be decoded are logged and passed over. What cannot be used at all is refused at once.
     """
     if isinstance(images, str | Path):
-        path = Path(images).expanduser()
-        given: str | Iterable[Path] = [path] if _is_one_image(path) else str(images if str(images) == "-" else path)
+        text = os.path.expanduser(images)  # not by Path, which would make one slash of an address's two
+        given: str | Iterable[Path] = [Path(text)] if _is_one_image(Path(text)) else text
     else:
         given = images
     source = open_source(given, image_size=image_size, workers=WORKERS)

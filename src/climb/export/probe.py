@@ -30,7 +30,8 @@ def probe(
     """Accuracies, in percent, of three probes of a frozen encoder on a folder with one sub-folder a class.
 
     With ``train`` and ``test`` (or ``val``) folders these are the parts; without, 20 % of each class, drawn with
-    ``seed``, are the test part. The linear probe is the one of `climb run`, held-out images and all.
+    ``seed``, are the test part. The probes are those of `climb run`, held-out images and all, but for the neighbours:
+    50, or as many as the smallest class has images.
 
     ``shots`` trains each probe on that many images of each class instead, none held out, and gives the mean over
     ``draws`` draws of them, with the standard deviation.
@@ -88,7 +89,7 @@ def _with_all(features: Labelled, classes: int, seed: int) -> dict[str, float]:
     )
     return {
         "linear_accuracy": evaluate(features, stream.segments, after=0, classes=classes, seed=seed).joint,
-        "knn_accuracy": knn_accuracy(*parts, k=min(NEIGHBOURS, len(rows))),
+        "knn_accuracy": knn_accuracy(*parts, k=_neighbours(parts[1])),
         "ridge_accuracy": ridge_accuracy(*parts),
     }
 
@@ -106,10 +107,14 @@ def _with_few(features: Labelled, classes: int, shots: int, draws: int, seed: in
         nothing = (train[0][:0], train[1][:0])
         linear = fit_linear_probe(*train, *nothing, classes=classes, seed=derive(seed, f"shots/{draw}"))
         scores["linear"].append(linear.accuracy(*test))
-        # More neighbours than a class has images would ask other classes to vote.
-        scores["knn"].append(knn_accuracy(*train, *test, k=min(NEIGHBOURS, shots)))
+        scores["knn"].append(knn_accuracy(*train, *test, k=_neighbours(train[1])))
         scores["ridge"].append(ridge_accuracy(*train, *test))
     return {
         **{f"{name}_accuracy": statistics.fmean(values) for name, values in scores.items()},
         **{f"{name}_deviation": statistics.pstdev(values) for name, values in scores.items()},
     }
+
+
+def _neighbours(labels: torch.Tensor) -> int:
+    """As many as in `climb run`, or as the smallest class has: more would ask other classes to vote."""
+    return min(NEIGHBOURS, int(torch.bincount(labels).min()))

@@ -1,0 +1,130 @@
+"""Features as files: in order, with their paths, as much as there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from PIL import Image
+
+from climb import Climb
+from climb.errors import InputError
+from climb.export import Picture, embed, images_of, open_model, read_features, write_features
+from climb.export.embed import Embedded, batch_size
+from climb.export.feature_files import paths_beside
+
+from .conftest import noise
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Seven images in two folders, one of them damaged, and a text."""
+    for place, pixels in enumerate(noise(7, seed=2)):
+        file = tmp_path / "pictures" / ("ab"[place % 2]) / f"{place}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(file)
+    (tmp_path / "pictures/a/2.png").write_bytes((tmp_path / "pictures/a/2.png").read_bytes()[:100])
+    (tmp_path / "pictures/notes.txt").write_text("no image")
+    return tmp_path / "pictures"
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_rows_are_the_features_of_the_paths(
+    learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, suffix: str
+) -> None:
+    learner, file = learned
+    model = open_model(file, device="cpu")
+    target = tmp_path / f"out/features{suffix}"
+    assert write_features(target, embed(model, images_of(pictures, 16))) == 6
+    expected_paths = [
+        str(pictures / name) for name in ("a/0.png", "a/4.png", "a/6.png", "b/1.png", "b/3.png", "b/5.png")
+    ]
+    expected = learner.transform(noise(7, seed=2)[[0, 4, 6, 1, 3, 5]])
+    batches = list(read_features(target))
+    assert [path for batch in batches for path in batch.paths] == expected_paths
+    assert np.allclose(np.concatenate([batch.features for batch in batches]), expected, atol=1e-6)
+    if suffix == ".npy":  # as anybody would read it
+        assert np.allclose(np.load(target), expected, atol=1e-6)
+        assert paths_beside(target).read_text().splitlines() == expected_paths
+    else:
+        table = pyarrow.parquet.read_table(target)
+        assert table.column("path").to_pylist() == expected_paths
+        assert np.allclose(np.array(table.column("embedding").to_pylist()), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_many_batches_make_one_file(tmp_path: Path, suffix: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(1000, 5)).astype(np.float32)
+    parts = np.split(rows, [1, 400, 999])
+    batches = [
+        Embedded(paths=[f"{number}-{row}" for row in range(len(part))], features=part)
+        for number, part in enumerate(parts)
+    ]
+    assert write_features(tmp_path / f"f{suffix}", iter(batches)) == 1000
+    again = list(read_features(tmp_path / f"f{suffix}"))
+    assert np.array_equal(np.concatenate([batch.features for batch in again]), rows)
+    assert [path for batch in again for path in batch.paths] == [path for batch in batches for path in batch.paths]
+
+
+def test_images_are_taken_a_batch_at_a_time(encoder_file: Callable[..., Path]) -> None:
+    taken = 0
+
+    def endless() -> Iterator[Picture]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield Picture(path=str(taken), pixels=torch.zeros(3, 32, 32, dtype=torch.uint8))
+
+    features = embed(open_model(encoder_file(side=32), device="cpu"), endless())
+    for number in (1, 2):
+        next(features)
+        assert taken == number * batch_size(32)
+
+
+def test_one_image_and_what_is_none(pictures: Path, tmp_path: Path) -> None:
+    (only,) = images_of(pictures / "a/0.png", 16)
+    assert only.path == str(pictures / "a/0.png")
+    assert np.array_equal(only.pixels.permute(1, 2, 0).numpy(), noise(7, seed=2)[0])
+    with pytest.raises(InputError, match="does not exist"):
+        images_of(tmp_path / "nowhere", 16)
+    with pytest.raises(InputError, match="file of another kind"):
+        images_of(pictures / "notes.txt", 16)
+    with pytest.raises(InputError, match="never ends"):
+        images_of("rtsp://127.0.0.1/camera", 16)
+
+
+def test_a_file_that_cannot_be_written_or_read(tmp_path: Path, encoder_file: Callable[..., Path]) -> None:
+    with pytest.raises(InputError, match=r"\.npy or \.parquet files; given"):
+        write_features(tmp_path / "features.csv", [])
+    (tmp_path / "empty").mkdir()
+    model = open_model(encoder_file(), device="cpu")
+    for name in ("features.npy", "features.parquet"):
+        with pytest.raises(InputError, match="no image could be read"):
+            write_features(tmp_path / name, embed(model, images_of(tmp_path / "empty", 16)))
+        assert not (tmp_path / name).exists()
+        with pytest.raises(InputError, match="does not exist; write it with: climb embed"):
+            read_features(tmp_path / name)
+    broken = Embedded(paths=["a\nb"], features=np.zeros((1, 2), np.float32))
+    with pytest.raises(InputError, match="has a line break"):
+        write_features(tmp_path / "features.npy", [broken])
+    write_features(tmp_path / "features.parquet", [broken])
+    assert next(read_features(tmp_path / "features.parquet")).paths == ["a\nb"]
+
+
+def test_files_of_other_people(tmp_path: Path) -> None:
+    np.save(tmp_path / "alone.npy", np.zeros((3, 2), np.float32))
+    with pytest.raises(InputError, match="cannot read"):
+        next(read_features(tmp_path / "alone.npy"))
+    (tmp_path / "alone.paths.txt").write_text("one\n")
+    with pytest.raises(InputError, match="one row and one line an image"):
+        next(read_features(tmp_path / "alone.npy"))
+    (tmp_path / "text.parquet").write_text("no parquet")
+    with pytest.raises(InputError, match="no Parquet file"):
+        next(read_features(tmp_path / "text.parquet"))
+    pyarrow.parquet.write_table(pyarrow.table({"path": ["a"]}), tmp_path / "half.parquet")
+    with pytest.raises(InputError, match="no column embedding"):
+        next(read_features(tmp_path / "half.parquet"))

@@ -1,0 +1,39 @@
+"""What a notebook shows of a learner and of results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+from climb import Climb
+from climb.export import ResultView
+
+
+def cells(html: str) -> dict[str, str]:
+    """The two columns of a table; fails on HTML that is not well formed."""
+    return {row[0].text or "": row[1].text or "" for row in ElementTree.fromstring(html).iter("tr")}
+
+
+def test_a_learner_says_what_it_has_learned(learned: tuple[Climb, Path]) -> None:
+    model, _ = learned
+    shown = cells(model._repr_html_())
+    assert shown["learned"] == f"60 images in {model.engine_.budget.steps} steps"
+    assert model.memory_ is not None
+    assert shown["remembers"] == f"{len(model.memory_)} of at most 60 images"
+    assert shown["network"] == "micro, 16 x 16 pixels, on cpu"
+
+
+def test_a_learner_that_has_learned_nothing() -> None:
+    shown = cells(Climb(method="<b>", capacity=70)._repr_html_())
+    assert shown == {"made by": "Climb(method='<b>', capacity=70)", "learned": "nothing yet"}
+
+
+def test_the_result_of_a_run(run_folder: Path) -> None:
+    result = json.loads((run_folder / "result.json").read_text())
+    shown = cells(ResultView(result)._repr_html_())
+    assert shown["final accuracy"] == f"{result['final_accuracy']:.2f}"
+    assert shown["cbp"] == f"{result['cbp']:,}"
+    assert shown["method"] == "climb"
+    assert "accuracy matrix" not in shown
+    assert str(ResultView({})) == ""

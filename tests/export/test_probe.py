@@ -1,0 +1,114 @@
+"""Probes of a labelled folder: better than chance, and what scikit-learn finds with the same features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler, normalize
+
+from climb.errors import InputError
+from climb.export import OpenModel, embed, images_of, open_model, probe
+from climb.export.labelled import read_labelled
+
+Coloured = Callable[..., Path]
+
+
+@pytest.fixture
+def model(encoder_file: Callable[..., Path]) -> OpenModel:
+    return open_model(encoder_file(), device="cpu")
+
+
+def features_of(model: OpenModel, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    batches = list(embed(model, images_of(folder, 16)))
+    labels = [int(Path(path).parent.name[-1]) for batch in batches for path in batch.paths]
+    return np.concatenate([batch.features for batch in batches]), np.array(labels)
+
+
+def test_it_finds_what_scikit_learn_finds(model: OpenModel, coloured: Coloured) -> None:
+    folder = coloured({"train": 9, "test": 40})  # of nine images none is held out
+    found = probe(model, folder)
+    assert (found["classes"], found["train_images"], found["test_images"]) == (3, 27, 120)
+    (train, train_labels), (test, test_labels) = (features_of(model, folder / part) for part in ("train", "test"))
+    scaler = StandardScaler().fit(train)
+    ridge = RidgeClassifier(alpha=1.0).fit(scaler.transform(train), train_labels)
+    assert found["ridge_accuracy"] == pytest.approx(100 * ridge.score(scaler.transform(test), test_labels))
+    neighbours = KNeighborsClassifier(9).fit(scaler.transform(train), train_labels)
+    assert found["knn_accuracy"] == pytest.approx(100 * neighbours.score(scaler.transform(test), test_labels), abs=1)
+    linear = LogisticRegression(C=1e4, max_iter=5000).fit(normalize(train), train_labels)
+    assert found["linear_accuracy"] == pytest.approx(100 * linear.score(normalize(test), test_labels), abs=12)
+    assert found["majority_accuracy"] == pytest.approx(100 / 3)
+    assert min(found["linear_accuracy"], found["ridge_accuracy"]) > 55
+    assert max(found["linear_accuracy"], found["ridge_accuracy"]) < 100  # or the comparison would say little
+
+
+def test_few_shots_are_the_mean_of_draws(model: OpenModel, coloured: Coloured) -> None:
+    folder = coloured({"train": 3, "test": 40})
+    found = probe(model, folder, shots=5, draws=2)  # no class has five: both draws take all
+    (train, train_labels), (test, test_labels) = (features_of(model, folder / part) for part in ("train", "test"))
+    scaler = StandardScaler().fit(train)
+    neighbours = KNeighborsClassifier(3).fit(scaler.transform(train), train_labels)
+    assert found["knn_accuracy"] == pytest.approx(100 * neighbours.score(scaler.transform(test), test_labels), abs=1)
+    assert found["knn_deviation"] == found["ridge_deviation"] == 0
+    few = probe(model, folder, shots=1, draws=6)
+    assert few["ridge_deviation"] > 0
+    assert 100 / 3 < few["ridge_accuracy"] <= found["ridge_accuracy"] + 5
+    assert probe(model, folder, shots=1, draws=6) == few
+    assert probe(model, folder, shots=1, draws=6, seed=1) != few
+
+
+def test_without_a_test_part_a_fifth_of_each_class_is_one(model: OpenModel, coloured: Coloured) -> None:
+    folder = coloured({"": 40})
+    listed = read_labelled(folder, seed=0)
+    assert np.bincount(listed.train.labels).tolist() == [32] * 3
+    assert np.bincount(listed.test.labels).tolist() == [8] * 3
+    assert not set(listed.train.files) & set(listed.test.files)
+    assert read_labelled(folder, seed=0) == listed != read_labelled(folder, seed=1)
+    found = probe(model, folder)
+    assert (found["train_images"], found["test_images"]) == (96, 24)
+    assert min(found["linear_accuracy"], found["knn_accuracy"], found["ridge_accuracy"]) > 50
+
+
+def test_train_alone_is_split_and_val_is_a_test_part(coloured: Coloured) -> None:
+    assert len(read_labelled(coloured({"train": 10}), seed=0).test.files) == 6
+    assert len(read_labelled(coloured({"train": 10, "val": 4}), seed=0).test.files) == 12
+
+
+def test_an_unreadable_image_is_left_out(model: OpenModel, coloured: Coloured) -> None:
+    folder = coloured({"train": 9, "test": 5})
+    (folder / "train/class0/003.png").write_bytes(b"no image")
+    assert probe(model, folder)["train_images"] == 26
+    for file in (folder / "test/class2").iterdir():
+        file.write_bytes(b"no image")
+    with pytest.raises(InputError, match="class 'class2' has no readable test image"):
+        probe(model, folder)
+
+
+def test_folders_that_cannot_be_probed(model: OpenModel, coloured: Coloured, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist; give a folder of images"):
+        probe(model, tmp_path / "nowhere")
+    with pytest.raises(InputError, match="is a file; give a folder"):
+        probe(model, model.file)
+    with pytest.raises(InputError, match="1 sub-folder; a probe needs one for each"):
+        probe(model, coloured({"": 4}, classes=1))
+    (tmp_path / "coloured/class9").mkdir()
+    with pytest.raises(InputError, match="class 'class9' has no image"):
+        probe(model, tmp_path / "coloured")
+    with pytest.raises(InputError, match="shots is 0; it must be at least 1"):
+        probe(model, tmp_path, shots=0)
+    with pytest.raises(InputError, match="draws is 0; it must be at least 1"):
+        probe(model, tmp_path, draws=0)
+
+
+def test_a_class_of_one_and_a_class_unknown_to_training(model: OpenModel, coloured: Coloured) -> None:
+    folder = coloured({"train": 2, "test": 2})
+    (folder / "test/class7").mkdir()
+    with pytest.raises(InputError, match=r"has classes that .*train has not: class7"):
+        probe(model, folder)
+    (folder / "train/class1/001.png").unlink()
+    with pytest.raises(InputError, match="class 'class1' has 1 image"):
+        probe(model, folder / "train")

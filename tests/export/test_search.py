@@ -1,0 +1,160 @@
+"""Search: the image itself comes first, wherever one looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from climb import Climb
+from climb.errors import InputError
+from climb.export import embed, images_of, open_model, search, stored_images, write_features
+from climb.export.found_page import copy_found, write_page
+from climb.runs import RunFolder
+
+from .conftest import noise
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    (tmp_path / "pictures").mkdir()
+    for place, pixels in enumerate(noise(30, seed=4)):
+        Image.fromarray(pixels).save(tmp_path / f"pictures/{place:02d}.png")
+    return tmp_path / "pictures"
+
+
+@pytest.mark.parametrize("place", ["folder", "features.npy", "features.parquet"])
+def test_it_finds_the_image_itself_and_orders_the_rest(
+    learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, place: str
+) -> None:
+    learner, file = learned
+    model = open_model(file, device="cpu")
+    within = pictures
+    if place != "folder":
+        within = tmp_path / place
+        write_features(within, embed(model, images_of(pictures, 16)))
+    found = search(model, pictures / "17.png", within=within, top=5)
+    assert found[0].path == pictures / "17.png"
+    assert found[0].similarity == pytest.approx(1, abs=1e-5)
+    features = learner.transform(noise(30, seed=4))
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    order = np.argsort(-(unit @ unit[17]))[:5]
+    assert [one.name for one in found] == [str(pictures / f"{row:02d}.png") for row in order]
+    assert [one.similarity for one in found] == pytest.approx((unit @ unit[17])[order].tolist(), abs=1e-5)
+
+
+def write_image(folder: Path, pixels: torch.Tensor) -> Path:
+    Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy()).save(folder / "asked.png")
+    return folder / "asked.png"
+
+
+def test_the_memory_of_a_saved_learner(learned: tuple[Climb, Path], tmp_path: Path) -> None:
+    learner, file = learned
+    model = open_model(file, device="cpu")
+    stored = stored_images(model)
+    assert learner.memory_ is not None
+    assert len(stored.images) == len(stored.names) == len(learner.memory_)
+    # A name says which image of the stream it was.
+    numbers = [int(name.split()[1]) for name in stored.names]
+    assert torch.equal(stored.images, torch.from_numpy(noise(60)[numbers]).permute(0, 3, 1, 2))
+    asked = write_image(tmp_path, stored.images[9])
+    first = search(model, asked)[0]
+    assert (first.name, first.path) == (stored.names[9], None)
+    assert first.similarity == pytest.approx(1, abs=1e-5)
+    assert first.pixels is not None
+    assert torch.equal(first.pixels, stored.images[9])
+
+
+@pytest.mark.parametrize("method", ["er-reservoir", "minred", "cla-r"])
+def test_flat_memories_too(method: str, tmp_path: Path) -> None:
+    model = Climb(method=method, capacity=60, backbone="micro", replay_batch=8, device="cpu").partial_fit(noise(80))
+    model.save(tmp_path / "model.safetensors")
+    opened = open_model(tmp_path / "model.safetensors", device="cpu")
+    stored = stored_images(opened)
+    found = search(opened, write_image(tmp_path, stored.images[3]), top=1)
+    assert found[0].name == stored.names[3]
+    assert found[0].similarity == pytest.approx(1, abs=1e-5)
+
+
+def test_the_memory_of_a_finished_run(run_folder: Path, tmp_path: Path) -> None:
+    model = open_model(run_folder, device="cpu")
+    content = RunFolder(run_folder).load_memory()
+    assert content is not None
+    found = search(model, write_image(tmp_path, content.images[0]), top=1000)
+    assert len(found) == len(content.images)
+    assert found[0].similarity == pytest.approx(1, abs=1e-5)
+    assert {name.split("(")[1] for name in (one.name for one in found)} <= {"short-term)", "long-term)"}
+
+
+def test_a_memory_kept_small_is_searched_by_the_features_of_the_full_images(
+    encoder_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    model = open_model(encoder_file(side=64), device="cpu")
+    images = torch.from_numpy(noise(12, seed=6, side=64)).permute(0, 3, 1, 2).contiguous()
+    from climb.runs.remembered import Group, Remembered
+
+    group = Group(
+        tier="stored", centroid=None, numbers=list(range(12)), images=images, embeddings=model.features(images)
+    )
+    RunFolder(tmp_path).save_memory(Remembered(seen=12, groups=[group]))
+    found = search(model, write_image(tmp_path, images[7]), top=1)[0]
+    assert found.name == "image 7"
+    assert found.similarity == pytest.approx(1, abs=1e-5)
+    assert found.pixels is not None
+    assert tuple(found.pixels.shape) == (3, 48, 48)
+
+
+def test_the_page_and_the_copies(learned: tuple[Climb, Path], pictures: Path, tmp_path: Path) -> None:
+    model = open_model(learned[1], device="cpu")
+    asked = pictures / "03.png"
+    found = search(model, asked, within=pictures, top=4)
+    remembered = search(model, asked, top=2)
+    page = write_page(tmp_path / "out/page.html", asked, [*found, *remembered]).read_text(encoding="utf-8")
+    assert page.count('src="data:image/webp;base64,') == 7  # the image asked for, and six
+    assert "http" not in page
+    assert found[1].name in page
+    copies = copy_found(tmp_path / "copies", [*found, *remembered])
+    assert copies[0].name == "001-1.000-03.png"
+    assert copies[0].read_bytes() == asked.read_bytes()
+    assert remembered[0].pixels is not None
+    with Image.open(copies[4]) as image:
+        assert np.array_equal(np.asarray(image), remembered[0].pixels.permute(1, 2, 0).numpy())
+    assert len(list((tmp_path / "copies").iterdir())) == 6
+
+
+def test_bad_requests(
+    learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, encoder_file: Callable[..., Path]
+) -> None:
+    model = open_model(learned[1], device="cpu")
+    asked = pictures / "00.png"
+    with pytest.raises(InputError, match="does not exist; give an image"):
+        search(model, tmp_path / "nothing.png")
+    with pytest.raises(InputError, match="is a folder; give an image"):
+        search(model, pictures)
+    (tmp_path / "text.png").write_text("no image")
+    with pytest.raises(InputError, match="cannot be read as an image: not an image"):
+        search(model, tmp_path / "text.png")
+    with pytest.raises(InputError, match="top is 0; it must be at least 1"):
+        search(model, asked, top=0)
+    alone = open_model(encoder_file(), device="cpu")
+    with pytest.raises(InputError, match="remembers no image"):
+        search(alone, asked)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no image to search in"):
+        search(model, asked, within=tmp_path / "empty")
+    wide = open_model(encoder_file("vit-tiny", 16, name="wide.safetensors"), device="cpu")
+    write_features(tmp_path / "wide.npy", embed(wide, images_of(pictures, 16)))
+    with pytest.raises(InputError, match="have 192 numbers, this model's have 128"):
+        search(model, asked, within=tmp_path / "wide.npy")
+    found = search(model, asked, within=pictures, top=2)
+    (pictures / "00.png").rename(pictures / "moved.png")
+    with pytest.raises(InputError, match="is not there any more"):
+        copy_found(tmp_path / "copies", found)
+    with pytest.raises(InputError, match="cannot show"):
+        write_page(tmp_path / "page.html", pictures / "moved.png", found)
+    with pytest.raises(InputError, match="is a file; --out must name a folder"):
+        copy_found(tmp_path / "text.png", found)
