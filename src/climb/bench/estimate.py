@@ -1,0 +1,114 @@
+"""How much work a run is, and about how long it will take: said before a grid starts, corrected by finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from climb.config import RunConfig
+
+SIZES = {
+    "cifar10": (10, 50_000, 10_000),
+    "cifar100": (100, 50_000, 10_000),
+    "tiny-imagenet": (200, 100_000, 10_000),
+    "imagenet100": (100, 126_700, 5_000),  # depends a little on the classes drawn
+}
+"""Classes, training and test images."""
+VIEWS = 2
+HELD_OUT = 0.1
+OVERHEAD = 1.0
+"""Seconds to load the dataset and to write the result."""
+
+PIXELS_PER_SECOND = {
+    ("cuda", "resnet18"): 8.6e6,  # NVIDIA H200, bf16, captured step: 33 ms for 276 views of 32 px
+    ("cuda", "micro"): 3e7,
+    ("cpu", "resnet18"): 2e4,  # one core: 2.7 s for 52 views of 32 px
+    ("cpu", "micro"): 1.1e6,  # one core: 12 ms for 52 views of 16 px
+}
+"""Trained pixels a second; a forward pass alone is about three times as fast."""
+DEFAULT_RATE = {"cuda": 4e6, "cpu": 1e4, "mps": 5e5}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a run has to do."""
+
+    stream_images: int
+    backward_passes: int
+    seconds: float
+    """On one device, by the table above."""
+
+
+def work_of(config: RunConfig, device: str) -> Work | None:
+    """The work of a run on a kind of device ("cpu", "cuda"); None where the size of the dataset is not known.
+
+    >>> work_of(RunConfig(), "cpu").stream_images
+    1800
+    """
+    sizes = _sizes(config)
+    if sizes is None:
+        return None
+    classes, train, test = sizes
+    learner, evaluation = config.learner, config.evaluation
+    stream = train - classes * int(HELD_OUT * train / classes)
+    steps = learner.passes * (stream // learner.stream_batch)
+    backward = VIEWS * steps * (learner.stream_batch + learner.replay_batch)
+    networks = 2 if evaluation.network == "both" else 1
+    forward = (config.stream.tasks + 2) * networks * (train + test)  # a floor first, other probes last
+    rate = PIXELS_PER_SECOND.get((device, learner.backbone), DEFAULT_RATE.get(device, DEFAULT_RATE["cpu"]))
+    seconds = OVERHEAD + (backward + forward / 3) * learner.image_size**2 / rate
+    return Work(stream_images=stream, backward_passes=backward, seconds=seconds)
+
+
+class Clock:
+    """Expected seconds of a run: the table's, corrected by what finished runs took, of the same method if any did."""
+
+    def __init__(self, device: str, finished: Iterable[tuple[RunConfig, Mapping[str, Any]]] = ()) -> None:
+        self.device = device
+        self._ratios: dict[str, list[float]] = {}
+        for config, result in finished:
+            work = work_of(config, device)
+            if work is not None and str(result["versions"]["device"]).startswith(device):
+                ratio = result["seconds"]["total"] / work.seconds
+                self._ratios.setdefault(config.learner.method, []).append(ratio)
+
+    @property
+    def measured(self) -> bool:
+        """Whether any finished run stands behind the numbers."""
+        return bool(self._ratios)
+
+    def seconds(self, config: RunConfig) -> float | None:
+        """Expected time of a run; None where nothing is known of its dataset."""
+        work = work_of(config, self.device)
+        if work is None:
+            return None
+        all_ratios = [ratio for ratios in self._ratios.values() for ratio in ratios]
+        ratios = self._ratios.get(config.learner.method, all_ratios)
+        return work.seconds * (median(ratios) if ratios else 1.0)
+
+
+def say_seconds(seconds: float) -> str:
+    """A time for people.
+
+    >>> say_seconds(42), say_seconds(600), say_seconds(9000), say_seconds(400_000)
+    ('42 s', '10 min', '2.5 h', '4.6 days')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def _sizes(config: RunConfig) -> tuple[int, int, int] | None:
+    """Classes, training and test images of a run's dataset."""
+    data = config.data
+    if data.dataset != "synthetic":
+        return SIZES.get(data.dataset)
+    classes, train, test = (
+        int(data.options.get(name, otherwise))
+        for name, otherwise in (("classes", 10), ("train_per_class", 200), ("test_per_class", 50))
+    )
+    return classes, classes * train, classes * test

@@ -1,0 +1,91 @@
+"""One run of a grid, the same wherever it is carried out."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from climb.config import Execution, RunConfig
+from climb.errors import ClimbError
+from climb.files import write_text
+from climb.runs import RunFolder, execute
+
+ERROR_FILE = "error.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What an executor is given: which run, how, where."""
+
+    config: RunConfig
+    execution: Execution
+    folder: Path
+    label: str = ""
+    """What people call it: "CLIMB, 20 tasks, seed 0"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a job."""
+
+    status: Literal["done", "failed", "interrupted"]
+    error: str = ""
+    """What went wrong, in a line."""
+
+
+Outcomes = Generator[tuple[Job, Outcome], None, None]
+Executor = Callable[[Sequence[Job]], Outcomes]
+"""Carries out jobs, in any order; gives each with its outcome as soon as it has one. Closing the generator stops what
+is running; every run can be continued."""
+
+
+def run_job(job: Job) -> Outcome:
+    """Carry out a run, or continue it. A failure is written beside it, as ``error.txt``, and raises nothing."""
+    error_path = job.folder / ERROR_FILE
+    try:
+        with only_one(job.folder):
+            error_path.unlink(missing_ok=True)  # of an earlier attempt
+            execute(job.config, job.execution, job.folder)
+    except KeyboardInterrupt:
+        return Outcome(status="interrupted")
+    except Exception as error:
+        whole = str(error) if isinstance(error, ClimbError) else "".join(traceback.format_exception(error))
+        write_text(error_path, whole.rstrip() + "\n")
+        return Outcome(status="failed", error=one_line(error))
+    return Outcome(status="done")
+
+
+def finished(job: Job) -> bool:
+    """Whether the run has its result."""
+    return RunFolder(job.folder).result() is not None
+
+
+def one_line(error: BaseException) -> str:
+    """The error in a line; its kind too, where it is not one of ours.
+
+    >>> one_line(ValueError("no"))
+    'ValueError: no'
+    """
+    text = " ".join(str(error).split()) or "no message"
+    return text if isinstance(error, ClimbError) else f"{type(error).__name__}: {text}"
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Inside, no other process has the run: a second one waits, then finds it finished or continues it.
+
+    The lock goes with its process, however that ends. It lies beside the folder, which must be empty at first.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock
+        yield
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / f".{folder.name}.lock", "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,41 @@
+"""A plan carried out: every run once, a failure costs nobody else, an interruption costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from climb.bench.executors import Executor, Job
+from climb.bench.overview import Overview
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What became of the jobs."""
+
+    done: tuple[str, ...]
+    """Labels of the runs that were finished now."""
+    failed: tuple[tuple[str, str], ...]
+    """Label and error of each run that failed; the whole error is in its folder, in ``error.txt``."""
+    unfinished: tuple[str, ...]
+    """Labels of runs that somebody stopped."""
+
+
+def carry_out(
+    jobs: Sequence[Job], executor: Executor, *, metric: str = "final_accuracy", console: Console | None = None
+) -> Report:
+    """Carry out jobs and watch them. KeyboardInterrupt stops all of them, resumable, and goes on to the caller."""
+    with Overview(jobs, metric=metric, console=console) as overview:
+        outcomes = executor(jobs)
+        try:
+            for job, outcome in outcomes:
+                overview.note(job, outcome)
+        finally:
+            outcomes.close()  # stops what is still running
+    return Report(
+        done=tuple(job.label for job in overview.done),
+        failed=tuple((job.label, outcome.error) for job, outcome in overview.failed),
+        unfinished=tuple(job.label for job in overview.unfinished),
+    )

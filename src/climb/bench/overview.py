@@ -1,0 +1,133 @@
+"""A grid while it is being carried out: running, done, failed, time left, best so far."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from climb.bench.estimate import say_seconds
+from climb.bench.executors import Job, Outcome
+
+SHOWN = 12
+"""Running and failed runs that are named; more are counted."""
+
+
+class Overview:
+    """Lives on a terminal; elsewhere it is a line per run. What runs is read off the run folders, which all executors
+    share."""
+
+    def __init__(self, jobs: Sequence[Job], *, metric: str = "final_accuracy", console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._waiting = {job.folder: job for job in jobs}
+        self._total = len(jobs)
+        self._metric = metric
+        self._began = time.monotonic()
+        self._began_at = time.time()
+        self.done: list[Job] = []
+        self.failed: list[tuple[Job, Outcome]] = []
+        self.unfinished: list[Job] = []
+        self._best: tuple[float, str] | None = None
+        self._live = Live(
+            get_renderable=self._picture, console=self._console, refresh_per_second=1, transient=True, screen=False
+        )
+
+    def __enter__(self) -> Overview:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def note(self, job: Job, outcome: Outcome) -> None:
+        """A job is over."""
+        self._waiting.pop(job.folder, None)
+        if outcome.status == "done":
+            self.done.append(job)
+            result = json.loads((job.folder / "result.json").read_text(encoding="utf-8"))
+            said = self._remember(job, result)
+        elif outcome.status == "failed":
+            self.failed.append((job, outcome))
+            said = f"FAILED: {outcome.error}"
+        else:
+            self.unfinished.append(job)
+            said = "interrupted; the same command continues it"
+        if not self._console.is_terminal:
+            left = self.seconds_left()
+            ahead = "" if left is None or not self._waiting else f"; about {say_seconds(left)} left"
+            self._console.print(f"[{self._over}/{self._total}] {job.label}: {said}{ahead}", markup=False)
+
+    def seconds_left(self) -> float | None:
+        """By the pace so far; None before the first run is over."""
+        return (time.monotonic() - self._began) / self._over * len(self._waiting) if self._over else None
+
+    @property
+    def _over(self) -> int:
+        return self._total - len(self._waiting)
+
+    def _remember(self, job: Job, result: dict[str, Any]) -> str:
+        value = result.get(self._metric)
+        if value is None:
+            return "done"
+        if self._best is None or value > self._best[0]:
+            self._best = (value, job.label)
+        name = self._metric.replace("_", " ")
+        return f"{name} {value:.2f} % ({say_seconds(result['seconds']['total'])})"
+
+    def _running(self) -> list[Job]:
+        """Runs that wrote to their journals since the grid began, and are not over."""
+        return [
+            job for folder, job in list(self._waiting.items()) if _changed(folder / "journal.jsonl", self._began_at)
+        ]
+
+    def _picture(self) -> RenderableType:
+        running, left = self._running(), self.seconds_left()
+        counts = f"{len(running)} running, {len(self.done)} done, {len(self.failed)} failed, {self._total} in all"
+        head = Table.grid(padding=(0, 1))
+        head.add_row(
+            ProgressBar(total=max(1, self._total), completed=self._over, width=30),
+            Text(counts),
+            Text("" if left is None else f"about {say_seconds(left)} left"),
+        )
+        lines: list[RenderableType] = [head]
+        lines += [Text(f"  {job.label}: {_progress(job.folder)}") for job in running[:SHOWN]]
+        lines += [Text(f"  and {len(running) - SHOWN} more")] if len(running) > SHOWN else []
+        lines += [
+            Text(f"  failed: {job.label}: {outcome.error}", style="red", no_wrap=True, overflow="ellipsis")
+            for job, outcome in self.failed[-SHOWN:]
+        ]
+        if self._best is not None:
+            lines.append(Text(f"best so far: {self._best[0]:.2f} %, {self._best[1]}"))
+        return Group(*lines)
+
+
+def _changed(path: Path, since: float) -> bool:
+    try:
+        return path.stat().st_mtime >= since
+    except OSError:
+        return False
+
+
+def _progress(folder: Path) -> str:
+    """Where a run stands, by the last line of its journal."""
+    try:
+        with open(folder / "journal.jsonl", "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 4096))
+            last = json.loads(file.read().splitlines()[-1])
+    except (OSError, IndexError, json.JSONDecodeError):  # not there yet, or in the middle of being written
+        return "at work"
+    return f"mini-batch {last['batch']}"

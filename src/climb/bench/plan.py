@@ -1,0 +1,146 @@
+"""What is left to do of some grids: which runs they share, which are finished, which can be continued."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from climb.bench.cell import Placed
+from climb.bench.estimate import Clock, say_seconds, work_of
+from climb.bench.executors.job import ERROR_FILE, Job
+from climb.bench.grids import Grid
+from climb.config import Execution, RunConfig, to_dict
+from climb.errors import InputError
+from climb.runs import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One run, and where it lies or will lie."""
+
+    config: RunConfig
+    folder: Path
+    label: str
+    """Its first place: "CLIMB, 20 tasks, seed 0"."""
+    status: str
+    """"done", "begun", "failed" or "new"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The runs of some grids, each once, by configuration hash; in the order in which they are carried out."""
+
+    runs: Mapping[str, Planned]
+
+    def jobs(self, execution: Execution) -> tuple[Job, ...]:
+        """What is left to do."""
+        return tuple(
+            Job(config=run.config, execution=execution, folder=run.folder, label=run.label)
+            for run in self.runs.values()
+            if run.status != "done"
+        )
+
+    def count(self, status: str) -> int:
+        """How many runs stand so."""
+        return sum(run.status == status for run in self.runs.values())
+
+    def describe(self, device: str, *, parallel: int | None = None) -> str:
+        """The plan in a few words: runs, images, expected time on a kind of device.
+
+        ``parallel`` is how many runs proceed at full speed at once; None where a cluster decides.
+        """
+        left = [run.config for run in self.runs.values() if run.status != "done"]
+        parts = [f"{self.count('done')} done"]
+        parts += [f"{self.count('begun')} begun"] if self.count("begun") else []
+        parts += [f"{self.count('failed')} failed before"] if self.count("failed") else []
+        text = f"{len(self.runs)} runs ({', '.join(parts)}), {len(left)} to do"
+        works = [work for config in left if (work := work_of(config, device)) is not None]
+        if not left:
+            return text
+        if len(works) < len(left):
+            return f"{text}; the number of images is not known before they are read"
+        clock = Clock(device, self._finished())
+        seconds = sum(clock.seconds(config) or 0.0 for config in left)
+        basis = "by the finished runs" if clock.measured else "a rough guess"
+        time = say_seconds(seconds / (parallel or 1)) + ("" if parallel else " of device time")
+        images, backward = (sum(getattr(w, key) for w in works) for key in ("stream_images", "backward_passes"))
+        return f"{text}: {images:,} stream images, {backward:,} backward passes; about {time} on {device} ({basis})"
+
+    def placed(self, grid: Grid) -> list[Placed]:
+        """The finished runs of a grid, each at its places."""
+        results: dict[str, dict[str, Any] | None] = {}
+        found = []
+        for entry in grid.entries:
+            key = entry.config.config_hash()
+            if key not in results:
+                results[key] = RunFolder(self.runs[key].folder).result()
+            result = results[key]
+            if result is not None:
+                config = to_dict(entry.config.resolved())
+                found.append(Placed(row=entry.row, column=entry.column, result=result, config=config))
+        return found
+
+    def _finished(self) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
+        for run in self.runs.values():
+            result = RunFolder(run.folder).result() if run.status == "done" else None
+            if result is not None:
+                yield run.config, result
+
+
+def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = ()) -> Plan:
+    """Find out what is there, below ``out`` and in folders of finished runs to ``reuse``. Writes nothing.
+
+    Equal configurations are one run. Seeds are the outermost loop, so that a table fills evenly.
+    """
+    known = finished_runs(reuse)
+    entries = sorted((entry for grid in grids for entry in grid.entries), key=lambda entry: entry.config.seed)
+    runs: dict[str, Planned] = {}
+    for entry in entries:
+        key = entry.config.config_hash()
+        if key in runs:
+            continue
+        folder = out / "runs" / key
+        status = status_of(folder)
+        if status != "done" and key in known:
+            folder, status = known[key], "done"
+        label = f"{entry.row}, {entry.column}, seed {entry.config.seed}"
+        runs[key] = Planned(config=entry.config, folder=folder.absolute(), label=label, status=status)
+    return Plan(runs=runs)
+
+
+def status_of(folder: Path) -> str:
+    """How a run stands: "done", "failed", "begun" or "new"."""
+    run = RunFolder(folder)
+    if run.result_path.exists():
+        return "done"
+    if (folder / ERROR_FILE).exists():
+        return "failed"
+    return "begun" if run.config_path.exists() else "new"
+
+
+def finished_runs(folders: Sequence[Path]) -> dict[str, Path]:
+    """Finished runs anywhere below some folders, by configuration hash."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder; --reuse takes folders that hold finished runs")
+        for path in sorted(folder.rglob("result.json")):
+            try:
+                key = json.loads(path.read_text(encoding="utf-8")).get("config_hash")
+            except (OSError, json.JSONDecodeError) as error:
+                raise InputError(f"cannot read {path}: {error}") from error
+            if key:
+                found.setdefault(str(key), path.parent)
+    return found
+
+
+def refreshed(plan: Plan) -> Plan:
+    """The same plan, as its runs stand now."""
+    runs = {
+        key: run if run.status == "done" else replace(run, status=status_of(run.folder))
+        for key, run in plan.runs.items()
+    }
+    return Plan(runs=runs)

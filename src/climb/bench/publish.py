@@ -1,0 +1,22 @@
+"""What a grid leaves for people: its table in every format, and its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from climb.bench.cell import Against, Table, build_table
+from climb.bench.grids import Grid
+from climb.bench.plan import Plan
+from climb.bench.render import SUFFIXES, render
+from climb.files import write_text
+
+WRITTEN = ("markdown", "latex", "csv", "html")
+
+
+def publish(grid: Grid, plan: Plan, folder: Path, *, against: Against | None = None, mix: bool = False) -> Table:
+    """Fill the grid's table with the runs that are finished and write it into ``folder``, as table.md, .tex, .csv and
+    .html."""
+    table = build_table(grid.layout, plan.placed(grid), against=against, mix=mix)
+    for form in WRITTEN:
+        write_text(folder / f"table.{SUFFIXES[form]}", render(table, form))
+    return table

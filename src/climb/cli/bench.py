@@ -1,0 +1,127 @@
+"""`climb bench`: a table or a figure of the paper, from its runs to its numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from climb.config import Execution
+from climb.errors import ClimbError
+
+
+def bench(
+    grids: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    /,
+    *,
+    dataset: str = "cifar100",
+    data: str | None = None,
+    methods: tuple[str, ...] = (),
+    seeds: int | None = None,
+    tasks: tuple[int, ...] = (),
+    scale: Literal["full", "tiny"] = "full",
+    preset: str = "paper",
+    executor: Literal["local", "ray", "slurm"] = "local",
+    per_device: int | None = None,
+    address: str | None = None,
+    slurm: tuple[str, ...] = (),
+    device: str = "auto",
+    precision: Literal["auto", "float32", "tf32", "bf16"] = "auto",
+    engine: Literal["auto", "eager", "captured"] = "auto",
+    deterministic: bool = False,
+    checkpoint_seconds: float = 60.0,
+    against: Literal["paper"] | None = None,
+    mix: bool = False,
+    reuse: tuple[str, ...] = (),
+    plan: bool = False,
+    out: str | None = None,
+) -> None:
+    """Run the grids of the paper's tables and figures, and print them. Without a name: list the grids.
+
+    The same command continues where it was stopped. Grids share their runs: a finished one is never repeated.
+
+    Args:
+        grids: one or more names, such as table-regular.
+        dataset: which images (see: climb data).
+        data: folder that holds the dataset; by default $CLIMB_DATA, then the cache.
+        methods: only these methods, or others than the paper's (see: climb methods).
+        seeds: how many seeds, from 0; by default as many as the paper has.
+        tasks: only these numbers of tasks, such as 20 50; by default the paper's.
+        scale: full, or tiny: all rows and columns on a few small synthetic images, to rehearse.
+        preset: paper (as printed), default (best measured), reference (the released code, faults included).
+        executor: local (processes here), ray (a cluster), slurm (array jobs).
+        per_device: runs at once on each GPU, or on the CPU; by default 1 a GPU, 1 a core.
+        address: of a Ray cluster; by default one is started here and stopped at the end.
+        slurm: parameters for the queue, such as slurm_partition=gpu gpus_per_node=1 timeout_min=600.
+        device: auto, cpu, cuda (all GPUs), cuda:N or mps.
+        precision: arithmetic of the networks; auto is bf16 on a capable GPU, float32 elsewhere.
+        engine: eager, or captured (the step as one CUDA graph); auto chooses by device.
+        deterministic: bit-identical repetition on a GPU too.
+        checkpoint_seconds: time between two checkpoints of a run.
+        against: paper: also what the paper prints, and the difference.
+        mix: print the table even where its runs differ in budget, probe or preset.
+        reuse: folders that hold finished runs; those of equal configuration are taken, not repeated.
+        plan: only say what there is to do.
+        out: folder for runs, tables and figures; by default bench/DATASET-PRESET, or bench/tiny-PRESET.
+    """
+    from climb.bench.executors import Where, choose_executor
+    from climb.bench.grids import GRIDS, Request, build_grid, describe
+    from climb.bench.laboratory import carry_out
+    from climb.bench.plan import make_plan, refreshed
+    from climb.bench.publish import publish
+    from climb.bench.render import terminal_table
+    from climb.cli.where import kind_of_device, parallel_runs, queue_options
+
+    console = Console(highlight=False, soft_wrap=True)
+    if not grids:
+        table = Table("grid", "what")
+        for name in GRIDS:
+            table.add_row(name, describe(name))
+        console.print(table)
+        console.print("run one: climb bench GRID --dataset cifar100; rehearse it: climb bench GRID --scale tiny")
+        return
+    request = Request(
+        dataset=dataset,
+        methods=methods,
+        seeds=tuple(range(seeds)) if seeds is not None else (),
+        tasks=tasks,
+        scale=scale,
+        preset=preset,
+    )
+    chosen = [build_grid(name, request) for name in dict.fromkeys(grids)]
+    folder = Path(out or Path("bench") / f"{'tiny' if scale == 'tiny' else dataset}-{preset}")
+    where = Where(executor=executor, device=device, per_device=per_device, address=address, slurm=queue_options(slurm))
+    carrier = choose_executor(where, folder)
+    made = make_plan(chosen, folder, reuse=[Path(name) for name in reuse])
+    console.print(", ".join(grid.name for grid in chosen), markup=False)
+    if scale == "tiny":
+        console.print(f"tiny: a few synthetic images in place of {dataset}, a small network: numbers mean nothing")
+    console.print(made.describe(kind_of_device(where), parallel=parallel_runs(where)))
+    if plan:
+        return
+    execution = Execution(
+        device=device,
+        precision=precision,
+        engine=engine,
+        deterministic=deterministic,
+        data_root=data if scale == "full" else None,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    report = carry_out(made.jobs(execution), carrier)
+    made = refreshed(made)
+    for grid in chosen:
+        target = folder / grid.name
+        # A rehearsal's streams are so short that the first mini-batches, without replay, weigh in its budget.
+        filled = publish(grid, made, target, against=against, mix=mix or scale == "tiny")
+        console.print(terminal_table(filled))
+        console.print(f"folder: {target}\n", markup=False)
+    for label, error in report.failed:
+        console.print(f"failed: {label}: {error}", markup=False)
+    for label in report.unfinished:
+        console.print(f"stopped: {label}", markup=False)
+    left = len(report.failed) + len(report.unfinished)
+    if left:
+        raise ClimbError(f"{left} of {len(made.runs)} runs are not finished; the same command tries them again")

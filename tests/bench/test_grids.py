@@ -1,0 +1,197 @@
+"""Each grid is its table of the paper: rows, columns, seeds, and what each run is set to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from climb.bench.grids import GRIDS, Request, build_grid, describe
+from climb.bench.grids.grid import Scale
+from climb.bench.layouts import LAYOUTS
+from climb.bench.paper import all_printed
+from climb.config import RunConfig
+from climb.errors import InputError
+from climb.methods import check_config
+from climb.presets import PRESETS
+from climb.recipes import get_recipe
+
+ENTRIES = {
+    # name: places x seeds, and the runs behind them (the i.i.d. bound serves every column)
+    "table-regular": (8 * 3 * 5, 7 * 3 * 5 + 5),
+    "table-irregular": (6 * 2 * 20, 6 * 2 * 20),
+    "table-ablation": (7 * 5, 7 * 5),
+    "table-sensitivity-architecture": (20 * 5, 17 * 5),  # the reference is one of each group
+    "table-sensitivity-update": (14 * 5, 12 * 5),
+    "table-pruning": (2 * 2 * 5, 2 * 2 * 5),
+    "table-diversity": (4, 4),
+    "table-simsiam": (5 * 2 * 5, 4 * 2 * 5 + 5),
+    "table-forgetting": (6 * 3 * 5, 6 * 3 * 5),
+    "figure-wallclock": (6 * 3 * 5, 6 * 3 * 5),
+    "figure-dynamics": (1, 1),
+    "figure-irregular": (6 * 2 * 20, 6 * 2 * 20),
+}
+
+
+@cache
+def hashes(name: str, scale: Scale = "full", dataset: str = "cifar100") -> set[str]:
+    return {entry.config.config_hash() for entry in build_grid(name, Request(scale=scale, dataset=dataset)).entries}
+
+
+def config_at(name: str, row: str, column: str = "20 tasks", dataset: str = "cifar100") -> RunConfig:
+    grid = build_grid(name, Request(dataset=dataset, seeds=(0,)))
+    return next(entry.config for entry in grid.entries if (entry.row, entry.column) == (row, column))
+
+
+def test_every_grid_is_listed() -> None:
+    assert set(GRIDS) == set(ENTRIES)
+    assert set(LAYOUTS) <= set(GRIDS)
+    assert all(describe(name).endswith(".") for name in GRIDS)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_runs_of_the_full_grid(name: str) -> None:
+    grid = build_grid(name, Request())
+    assert (len(grid.entries), len(hashes(name))) == ENTRIES[name]
+    places = Counter((entry.row, entry.column) for entry in grid.entries)
+    assert set(places) == {(row.label, column) for row in grid.layout.rows for column in grid.layout.columns}
+    assert len(set(places.values())) == 1  # as many seeds everywhere
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("scale", ["full", "tiny"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_run_is_impossible(name: str, scale: Scale, preset: str) -> None:
+    for entry in build_grid(name, Request(scale=scale, preset=preset, seeds=(0,))).entries:
+        check_config(entry.config.learner)
+        assert entry.config.learner.preset == preset
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_rehearsal_keeps_rows_and_columns_and_shrinks_the_rest(name: str) -> None:
+    full, tiny = build_grid(name, Request()), build_grid(name, Request(scale="tiny"))
+    assert tiny.layout == full.layout
+    # No two rows that differ in full coincide in the rehearsal.
+    assert {entry.config.seed for entry in tiny.entries} <= {0, 1}
+    seeds = len({entry.config.seed for entry in full.entries})
+    share = min(seeds, 2) / seeds
+    assert len(hashes(name, "tiny")) == share * len(hashes(name))
+    for entry in tiny.entries:
+        config = entry.config
+        assert config.data.dataset == "synthetic"
+        assert config.learner.image_size == config.data.image_size == 16
+        assert config.learner.backbone == "micro"
+        assert config.learner.replay_batch == 16
+        assert config.data.options["classes"] == 10
+        assert 10 * (config.data.options["train_per_class"] + config.data.options["test_per_class"]) <= 200
+        asked = 20 if config.learner.method == "iid" else int(entry.column.split()[0])
+        assert config.stream.tasks == {20: 2, 50: 4, 100: 5}[asked]
+    assert name.startswith("table-sensitivity") or {entry.config.learner.memory.capacity for entry in tiny.entries} == {
+        60
+    }
+
+
+def test_every_printed_value_has_its_place() -> None:
+    layouts = {name: build_grid(name, Request(seeds=(0,))).layout for name in LAYOUTS}
+    for value in all_printed():
+        layout = layouts[value.table]
+        assert value.row in [row.label for row in layout.rows]
+        assert value.column in ("", *layout.columns)
+
+
+@pytest.mark.parametrize(
+    ("row", "capacity", "short", "long", "images"),
+    [
+        ("N = 1000", 1000, 100, 24, 30),
+        ("N = 1500", 1500, 100, 36, 30),
+        ("N = 3500", 3500, 100, 84, 30),
+        ("N = 5000", 5000, 100, 120, 30),
+        ("L = 50", 2500, 50, 60, 30),
+        ("L = 200", 2500, 200, 60, 30),
+        ("K = 20", 2500, 100, 20, 30),
+        ("K = 80", 2500, 100, 80, 30),
+        ("M = 10", 2500, 100, 180, 10),
+        ("M = 20", 2500, 100, 90, 20),
+        ("M = 50", 2500, 100, 36, 50),
+        *((f"{name} = {value}", 2500, 100, 60, 30) for name, value in {"N": 2500, "L": 100, "K": 60, "M": 30}.items()),
+    ],
+)
+def test_coupling_of_the_memory_sizes(row: str, capacity: int, short: int, long: int, images: int) -> None:
+    memory = config_at("table-sensitivity-architecture", row).learner.memory
+    found = (memory.capacity, memory.short_term, memory.long_term, memory.images_per_centroid)
+    assert found == (capacity, short, long, images)
+
+
+def test_update_rules_change_one_thing() -> None:
+    reference = config_at("table-regular", "CLIMB")
+    for row, read, value in (
+        ("p = 0.75", lambda config: config.learner.memory.novelty_percentile, 0.75),
+        ("tau_ema = 0.9995", lambda config: config.learner.ema_decay, 0.9995),
+        ("alpha_stm = 0.01", lambda config: config.learner.memory.stm_rate, 0.01),
+    ):
+        config = config_at("table-sensitivity-update", row)
+        assert read(config) == value
+        assert config != reference
+    for row in ("p = 0.95", "tau_ema = 0.999", "alpha_stm = 0.1"):
+        assert config_at("table-sensitivity-update", row) == reference
+
+
+def test_a_grid_is_made_of_the_recipes() -> None:
+    assert config_at("table-regular", "CLIMB").config_hash() == get_recipe("cifar100-20", preset="paper").config_hash()
+    irregular = config_at("table-irregular", "CLIMB", "50 tasks", "imagenet100")
+    assert irregular.config_hash() == get_recipe("imagenet100-irregular-50", preset="paper").config_hash()
+
+
+def test_rates() -> None:
+    assert config_at("table-regular", "CLA-E").learner.lr == 0.1  # its own
+    for row in ("SSL", "SSL + FIFO + alignment + EMA", "SSL + memory + alignment + EMA (CLIMB)"):
+        learner = config_at("table-ablation", row).learner
+        assert (learner.lr, learner.alignment_weight) == (0.3, 2.0)  # CLIMB's
+    for row in ("CLIMB", "MinRed", "i.i.d."):
+        learner = config_at("table-simsiam", row).learner
+        assert (learner.objective, learner.lr, learner.alignment_weight) == ("simsiam", 0.2, 0.1)
+    assert config_at("table-ablation", "SSL", dataset="imagenet100").learner.lr == 0.1
+
+
+def test_grids_share_runs() -> None:
+    regular = hashes("table-regular")
+    assert hashes("table-forgetting") < regular
+    assert hashes("figure-wallclock") < regular
+    assert hashes("figure-dynamics") < regular
+    assert hashes("figure-irregular") == hashes("table-irregular")
+    assert len(hashes("table-diversity") - hashes("table-ablation")) == 0
+    assert len(hashes("table-pruning") & regular) == 10
+    assert len(hashes("table-ablation") & regular) == 5
+    assert len(hashes("table-sensitivity-architecture") & regular) == 5
+
+
+def test_all_of_a_rehearsal_is_small() -> None:
+    assert len(set().union(*(hashes(name, "tiny") for name in GRIDS))) == 156
+
+
+def test_what_is_asked_for() -> None:
+    grid = build_grid("table-regular", Request(methods=("er-fifo", "climb", "minred"), seeds=(7,), tasks=(50, 10)))
+    assert [row.label for row in grid.layout.rows] == ["MinRed", "CLIMB", "er-fifo"]
+    assert grid.layout.columns == ("50 tasks", "10 tasks")
+    assert len(grid.entries) == 6
+    assert {entry.config.seed for entry in grid.entries} == {7}
+    assert {entry.config.stream.tasks for entry in grid.entries} == {10, 50}
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "message"),
+    [
+        ("table-reguler", {}, "did you mean 'table-regular'"),
+        ("table-regular", {"methods": ("clim",)}, "did you mean 'climb'"),
+        ("table-regular", {"dataset": "cifar"}, "did you mean 'cifar10"),
+        ("table-regular", {"dataset": "cifar", "scale": "tiny"}, "did you mean 'cifar10"),
+        ("table-regular", {"preset": "papre"}, "did you mean 'paper'"),
+        ("table-regular", {"tasks": (0,)}, "at least 1 task"),
+        ("table-regular", {"seeds": (-1,)}, "at least 0"),
+        ("table-sensitivity-update", {"methods": ("cla-e",)}, "settings of climb"),
+    ],
+)
+def test_what_is_refused(name: str, asked: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_grid(name, Request(**asked))  # type: ignore[arg-type]
