@@ -30,8 +30,10 @@ def push(folder: Path, repository: str) -> str:
         api = hub.HfApi()
         api.create_repo(repository, private=True, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=str(folder), commit_message="An encoder exported by climb")
-    except (hub.errors.HfHubHTTPError, hub.errors.LocalTokenNotFoundError, OSError, ValueError) as error:
+    # No network, no token, no right to write: the library has an exception for each, and changes them.
+    except Exception as error:
+        reason = " ".join(str(error).split())
         raise ClimbError(
-            f"the hub refused {repository}: {error}. Log in with: hf auth login. The export itself is in {folder}"
+            f"nothing was uploaded to {repository}: {reason}. Log in with: hf auth login. The export is in {folder}"
         ) from error
     return f"{api.endpoint}/{repository}"

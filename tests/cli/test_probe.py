@@ -1,0 +1,50 @@
+"""`climb probe`: its table and its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def run(climb: Command, tree: Path, small: list[str]) -> Path:
+    """A finished run."""
+    said = climb("run", "folder", "--data", tree, *small, "--passes", 1, "--out", "run")
+    assert said.code == 0, said.err
+    return Path("run")
+
+
+def test_the_table_and_the_file_say_the_same(climb: Command, run: Path, tree: Path) -> None:
+    said = climb("probe", run, tree, "--out", "probe.json", "--device", "cpu")
+    assert said.code == 0, said.err
+    found = json.loads(Path("probe.json").read_text())
+    assert (found["classes"], found["train_images"], found["test_images"]) == (4, 48, 12)
+    assert f"{run} on {tree}: 4 classes, 48 training and 12 test images" in said.out
+    for name in ("linear", "knn", "ridge"):
+        assert f"{found[f'{name}_accuracy']:.2f}" in next(line for line in said.out.splitlines() if f" {name} " in line)
+    assert "25.00" in said.out
+
+
+def test_few_shots(climb: Command, run: Path, tree: Path) -> None:
+    said = climb("probe", run, tree, "--shots", 2, "--draws", 3)
+    assert said.code == 0, said.err
+    assert "2 a class, mean of 3 draws" in said.out
+    assert said.out.count("±") == 3
+
+
+def test_bad_input(climb: Command, run: Path, tree: Path) -> None:
+    said = climb("probe", run, tree / "train" / "ant")
+    assert said.code == 2
+    assert "0 sub-folders; a probe needs one for each class" in said.err
+    said = climb("probe", tree, tree)
+    assert said.code == 2
+    assert "holds no model.safetensors; it is no run folder" in said.err
+    said = climb("probe", run, tree, "--shots", 0)
+    assert said.code == 2
+    assert "shots is 0" in said.err

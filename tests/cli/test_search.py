@@ -1,0 +1,52 @@
+"""`climb search`: a table, a page, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def run(climb: Command, tree: Path, small: list[str]) -> Path:
+    """A finished run."""
+    said = climb("run", "folder", "--data", tree, *small, "--passes", 1, "--out", "run")
+    assert said.code == 0, said.err
+    return Path("run")
+
+
+def test_memory_folder_and_features(climb: Command, run: Path, tree: Path) -> None:
+    asked = tree / "train/cat/4.png"
+    said = climb("search", run, asked, "--top", 3)  # every training image is still remembered, or its like
+    assert said.code == 0, said.err
+    assert said.out.count("image ") >= 3
+    said = climb("search", run, asked, "--in", tree, "--top", 3, "--html", "page.html", "--out", "copies")
+    assert said.code == 0, said.err
+    first = next(line for line in said.out.splitlines() if " 1 " in line)
+    assert "1.0000" in first
+    assert "train/cat/4.png" in first
+    assert said.out.splitlines()[-2:] == ["page.html", "copies"]
+    assert Path("page.html").read_text().count("data:image/webp") == 4
+    assert len(list(Path("copies").iterdir())) == 3
+    assert climb("embed", run, tree, "--out", "f.parquet").code == 0
+    again = climb("search", run, asked, "--in", "f.parquet", "--top", 3)
+    assert [line for line in again.out.splitlines() if ".png" in line] == [
+        line for line in said.out.splitlines() if ".png" in line
+    ]
+
+
+def test_bad_input(climb: Command, run: Path, tree: Path) -> None:
+    asked = tree / "train/cat/4.png"
+    for arguments, complaint in (
+        (["nothing.png"], "nothing.png does not exist; give an image"),
+        ([asked, "--in", "nowhere"], "'nowhere' does not exist"),
+        ([asked, "--in", "nothing.npy"], "write it with: climb embed MODEL IMAGES --out nothing.npy"),
+        ([asked, "--top", 0], "top is 0"),
+    ):
+        said = climb("search", run, *arguments)
+        assert said.code == 2
+        assert complaint in said.err
