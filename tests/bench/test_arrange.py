@@ -1,0 +1,146 @@
+"""Runs on disk, and their places."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climb.bench.arrange import fitting_layout, own_layout, place
+from climb.bench.cell import build_table
+from climb.bench.collect import Found, find_runs
+from climb.bench.layouts import find_layout
+from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig, to_dict
+from climb.errors import InputError
+
+
+def run(
+    method: str = "climb",
+    *,
+    seed: int = 0,
+    tasks: int = 20,
+    kind: str = "regular",
+    dataset: str = "cifar100",
+    capacity: int = 2500,
+    memory: dict[str, Any] | None = None,
+    **learner: Any,
+) -> Found:
+    config = RunConfig(
+        seed=seed,
+        data=DataConfig(dataset=dataset),
+        stream=StreamConfig(kind=kind, tasks=tasks),
+        learner=LearnerConfig(method=method, memory=MemoryConfig(capacity=capacity, **(memory or {})), **learner),
+        evaluation=EvaluationConfig(),
+    )
+    result = {
+        "seed": seed,
+        "tasks": tasks,
+        "dataset": dataset,
+        "method": method,
+        "preset": config.learner.preset,
+        "final_accuracy": 40.0 + seed,
+        "config_hash": config.config_hash(),
+    }
+    return Found(path=Path(f"{method}-{seed}"), result=result, config=to_dict(config.resolved()))
+
+
+def rows(found: list[Found], layout: str) -> list[str]:
+    return [placed.row for placed in place(find_layout(layout), found)[0]]
+
+
+def write(folder: Path, found: Found) -> None:
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps(found.result))
+    (folder / "config.json").write_text(json.dumps({"config": found.config}))
+
+
+def test_runs_are_found_however_deep_and_once(tmp_path: Path) -> None:
+    write(tmp_path / "a", run())
+    write(tmp_path / "b" / "c", run(seed=1))
+    (tmp_path / "unfinished").mkdir()
+    found = find_runs([tmp_path, tmp_path / "a", tmp_path / "b" / "c" / "result.json"])
+    assert [item.result["seed"] for item in found] == [0, 1]
+
+
+def test_settings_that_an_older_run_lacks_are_filled_in(tmp_path: Path) -> None:
+    old = run()
+    del old.config["learner"]["ema_period"]
+    old.config["learner"]["memory"]["ltm_centroids"] = None
+    write(tmp_path / "a", old)
+    (found,) = find_runs([tmp_path])
+    assert found.config["learner"]["ema_period"] == "step"
+    assert found.config["learner"]["memory"]["ltm_centroids"] == 60
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing at"):
+        find_runs([tmp_path / "nowhere"])
+    with pytest.raises(InputError, match="no finished run"):
+        find_runs([tmp_path])
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(InputError, match="not a whole run folder"):
+        find_runs([tmp_path])
+
+
+def test_a_paper_table_takes_runs_by_method_tasks_and_stream() -> None:
+    found = [run(), run("minred"), run(tasks=7), run("lump"), run(kind="irregular"), run(objective="simsiam")]
+    placed, left = place(find_layout("table-regular"), found)
+    assert [(item.row, item.column) for item in placed] == [("CLIMB", "20 tasks"), ("MinRed", "20 tasks")]
+    assert left == found[2:]
+    assert rows(found, "table-irregular") == ["CLIMB"]
+    assert rows(found, "table-simsiam") == ["CLIMB"]
+
+
+def test_sensitivity_rows_are_known_by_their_settings_and_the_reference_stands_in_each_group() -> None:
+    layout = "table-sensitivity-architecture"
+    reference = {"stm_centroids": 100, "ltm_centroids": 60, "images_per_centroid": 30}
+    assert rows([run(memory=reference)], layout) == ["N = 2500", "L = 100", "K = 60", "M = 30"]
+    assert rows([run(capacity=1000, memory={"stm_centroids": 100, "ltm_centroids": 24})], layout) == ["N = 1000"]
+    assert rows([run(memory={**reference, "stm_centroids": 50})], layout) == ["L = 50"]
+    assert rows([run(memory={**reference, "ltm_centroids": 80})], layout) == ["K = 80"]
+    assert rows([run(memory={**reference, "images_per_centroid": 50, "ltm_centroids": 36})], layout) == ["M = 50"]
+    update = "table-sensitivity-update"
+    assert rows([run()], update) == ["p = 0.95", "tau_ema = 0.999", "alpha_stm = 0.1"]
+    assert rows([run(memory={"novelty_percentile": 0.9})], update) == ["p = 0.90"]
+    assert rows([run(ema_decay=0.9995)], update) == ["tau_ema = 0.9995"]
+
+
+def test_the_first_table_that_holds_all_runs_is_found() -> None:
+    assert fitting_layout([run(), run("cla-e", tasks=50)]).name == "table-regular"
+    assert fitting_layout([run(), run("climb-fifo")]).name == "table-ablation"
+    assert fitting_layout([run(kind="irregular")]).name == "table-irregular"
+    with pytest.raises(InputError, match="no table of the paper"):
+        fitting_layout([run("lump")])
+
+
+def test_a_layout_of_their_own_has_a_row_per_method_and_a_column_per_task_count() -> None:
+    found = [run("pcmc"), run(tasks=100), run(), run("iid"), run(kind="irregular", tasks=50)]
+    layout, placed = own_layout(found)
+    assert [(row.label, row.kind) for row in layout.rows] == [
+        ("iid", "bound"),
+        ("climb", "method"),
+        ("pcmc", "indicative"),
+    ]
+    assert layout.columns == ("20 tasks", "50 irregular tasks", "100 tasks")
+    assert len(placed) == 5
+
+
+def test_rows_are_named_after_what_varies() -> None:
+    found = [run(), run(preset="paper", lr=0.1), run(lr=0.05, preset="paper"), run(seed=1)]
+    layout, _ = own_layout(found)
+    assert [row.label for row in layout.rows] == [
+        "climb (default)",
+        "climb (paper), lr = 0.05",
+        "climb (paper), lr = 0.1",
+    ]
+
+
+def test_seeds_of_one_experiment_share_a_row_and_datasets_part_columns() -> None:
+    layout, placed = own_layout([run(seed=0), run(seed=1), replace(run(dataset="cifar10"))])
+    assert layout.columns == ("cifar10, 20 tasks", "cifar100, 20 tasks")
+    cell = build_table(layout, placed, mix=True).cell("climb", "cifar100, 20 tasks", "FA")
+    assert cell is not None
+    assert (cell.mean, cell.n) == (40.5, 2)
