@@ -34,6 +34,10 @@ IDLE_SECONDS = 2.0  # without an image after which those that wait for their min
 log = logging.getLogger("climb.learn")
 
 
+class Diverged(ClimbError):
+    """The loss is no number any more; such a network is never saved."""
+
+
 class Learning:
     """A learner in its folder, as the last checkpoint left it.
 
@@ -146,10 +150,9 @@ class Learning:
         if now - self._saved >= self._checkpoint_seconds:
             try:
                 self._checkpoint()
-            except (ClimbError, OSError) as error:
-                # A full disk is made room on while the learner goes on; a network that diverged is not saved.
-                if not self._finite():
-                    raise
+            except Diverged:
+                raise
+            except (ClimbError, OSError) as error:  # room can be made on a full disk while the learner goes on
                 self._saved = now
                 log.error("no checkpoint: %s; trying again in %.0f s", error, self._checkpoint_seconds)
 
@@ -161,7 +164,7 @@ class Learning:
             self._begin_line()
             return
         loss = float(self._loss) / batches
-        self._check_finite(loss)
+        self._check_finite()
         state = health(observation.embeddings)
         summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
@@ -213,12 +216,10 @@ class Learning:
         except OSError as error:  # a full disk does not stop the learner
             log.error("no journal line: %s", error)
 
-    def _finite(self) -> bool:
-        return self._last is None or math.isfinite(float(self._last.objective))
-
-    def _check_finite(self, loss: float) -> None:
-        if not (math.isfinite(loss) and self._finite()):
-            raise ClimbError(
+    def _check_finite(self) -> None:
+        loss = 0.0 if self._last is None else float(self._last.objective)
+        if not math.isfinite(loss):
+            raise Diverged(
                 f"the loss became {loss} after {self.engine.budget.images:,} images: training diverged. The last "
                 "checkpoint is from before it; start again in another folder with a lower --lr"
             )
@@ -231,7 +232,7 @@ class Learning:
         if not self._dirty:
             self._saved = now
             return
-        self._check_finite(0.0)
+        self._check_finite()
         engine = self.engine.state_dict()
         seconds = self.seconds + now - self._mark
         state = {

@@ -16,7 +16,7 @@ from climb.learn.lock import exclusive
 from climb.learn.loop import Learning
 from climb.learn.settings import settle
 from climb.learn.sizes import SizeName
-from climb.learn.track import TrackerName, open_tracker
+from climb.learn.track import TrackerName, check_tracker, open_tracker
 from climb.runs import RunFolder
 from climb.runs.versions import versions
 from climb.sources import open_source
@@ -103,6 +103,7 @@ def learn(
         raise InputError(
             f"checkpoint_seconds and journal_seconds must be at least 0; given {checkpoint_seconds}, {journal_seconds}"
         )
+    check_tracker(track)
     config = settle(
         size=size,
         budget=budget,

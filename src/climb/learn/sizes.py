@@ -59,14 +59,16 @@ def with_budget(config: LearnerConfig, budget: str | int) -> LearnerConfig:
     if match[2] is None:
         return _with_capacity(config, int(match[1]))
     most = int(float(match[1]) * (1_000_000 if match[2].upper() == "MB" else 1_000_000_000))
-    capacity = most // (3 * config.image_size**2)
-    while capacity > 0:
-        candidate = _with_capacity(config, capacity)
-        taken = _memory_bytes(candidate)
-        if taken <= most:
-            return candidate
-        capacity = min(capacity - 1, capacity * most // taken)
-    raise InputError(f"a budget of {budget} has no room for an image of {config.image_size} px; give more")
+    fits, too_many = 0, most // (3 * config.image_size**2) + 1
+    while too_many - fits > max(1, too_many // 200):  # within half a percent: what one image takes may grow with many
+        middle = (fits + too_many) // 2
+        if _memory_bytes(_with_capacity(config, middle)) <= most:
+            fits = middle
+        else:
+            too_many = middle
+    if fits == 0:
+        raise InputError(f"a budget of {budget} has no room for an image of {config.image_size} px; give more")
+    return _with_capacity(config, fits)
 
 
 def _with_capacity(config: LearnerConfig, capacity: int) -> LearnerConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -26,10 +27,8 @@ class TensorBoard:
     """Event files in the folder's ``tensorboard/``."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise _missing("tensorboard") from None
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
 
     def log(self, values: dict[str, float], images: int) -> None:
@@ -46,10 +45,8 @@ class Wandb:
     """A run of the project ``climb``; a folder continues its own. Where to send it is wandb's own setting."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise _missing("wandb") from None
+        import wandb
+
         name = folder.resolve().name
         self._run = wandb.init(
             project="climb",
@@ -72,14 +69,16 @@ class Wandb:
 TRACKERS: dict[str, Callable[[Path, RunConfig], Tracker]] = {"tensorboard": TensorBoard, "wandb": Wandb}
 
 
-def open_tracker(name: str | None, folder: Path, config: RunConfig) -> Tracker | None:
-    """The tracker called ``name``; None for None."""
+def check_tracker(name: str | None) -> None:
+    """Refuse, before any work, a name that is none, or whose library is not installed."""
     if name is None:
-        return None
+        return
     if name not in TRACKERS:
         raise unknown("tracker", name, TRACKERS)
-    return TRACKERS[name](folder, config)
+    if importlib.util.find_spec(name) is None:
+        raise InputError(f'--track {name} needs the extra: pip install "climb-ssl[track]"')
 
 
-def _missing(name: str) -> InputError:
-    return InputError(f'--track {name} needs the extra: pip install "climb-ssl[track]"')
+def open_tracker(name: str | None, folder: Path, config: RunConfig) -> Tracker | None:
+    """The tracker called ``name``; None for None."""
+    return None if name is None else TRACKERS[name](folder, config)

@@ -1,0 +1,60 @@
+"""`climb learn`, as one types it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Climb = Callable[..., Any]
+SMALL = [
+    "--backbone", "micro", "--image-size", "16", "--passes", "1", "--replay-batch", "8", "--budget", "60",
+    "--device", "cpu",
+]  # fmt: skip
+
+
+def test_learns_says_what_and_continues(climb: Climb, tree: Path, tmp_path: Path) -> None:
+    (tree / "broken.png").write_bytes(b"no image")
+    command = ["learn", tree, "--out", tmp_path / "out", *SMALL]
+    said = climb(*command)
+    assert said.code == 0
+    assert "learned 60 images, 60 in all" in said.out
+    assert "passed over: 1 not an image" in said.out
+    assert "of 60 images" in said.out
+    assert str(tmp_path / "out") in said.out
+    assert "\r" not in said.err  # no live line where nobody looks
+    again = climb(*command)
+    assert "learned 0 images, 60 in all" in again.out
+    other = climb(*command, "--lr", "0.1")
+    assert other.code == 2
+    assert "holds another run" in other.err
+
+
+def test_options_reach_the_configuration(climb: Climb, tree: Path, tmp_path: Path) -> None:
+    said = climb(
+        "learn", tree, "--out", tmp_path / "out", "--size", "edge", "--image-size", "16", "--budget", "0.2MB",
+        "--method", "cla-e", "--preset", "paper", "--seed", "3", "--stream-batch", "6", "--device", "cpu",
+    )  # fmt: skip
+    assert said.code == 0
+    config = json.loads((tmp_path / "out" / "config.json").read_text())["config"]
+    learner = config["learner"]
+    assert (config["seed"], learner["method"], learner["preset"], learner["stream_batch"]) == (3, "cla-e", "paper", 6)
+    assert 200_000 * 0.98 <= learner["memory"]["capacity"] * 3 * 16 * 16 <= 200_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "--out", "x"], "'nowhere' does not exist. Allowed: a folder"),
+        (["-", "--out", "x", "--watch"], "watch follows a folder"),
+        ([".", "--out", "x", "--method", "iid"], "it needs all images at once"),
+    ],
+)
+def test_bad_input_is_said_and_leaves_nothing(climb: Climb, arguments: list[str], message: str) -> None:
+    said = climb("learn", *arguments, "--device", "cpu")
+    assert said.code == 2
+    assert message in said.err
+    assert not Path("x").exists()

@@ -1,0 +1,194 @@
+"""Killed at any moment, started again: every file is learned exactly once by the model that survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from climb.learn import learn
+from climb.learn.journal import LongJournal
+from climb.runs import Interrupted, RunFolder
+
+Write = Callable[..., Path]
+
+# Imports once and forks: what is killed is a learner at work, not one that imports torch.
+KILLER = """
+import json, os, random, signal, sys, time
+from climb.learn import learn
+
+images, out, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+dice, kills, killed = random.Random(int(sys.argv[4])), int(sys.argv[5]), 0
+while True:
+    child = os.fork()
+    if child == 0:
+        learn(images, out=out, **options)
+        os._exit(0)
+    if killed < kills:
+        time.sleep(dice.uniform(0.05, 0.7))
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    killed += os.WIFSIGNALED(status)
+    if os.WIFEXITED(status):
+        print(json.dumps({"killed": killed, "code": os.WEXITSTATUS(status)}))
+        break
+"""
+
+
+def digests(out: Path) -> np.ndarray:
+    return np.fromfile(out / "learned.u64", dtype=np.uint64)
+
+
+def checkpoint(out: Path) -> dict[str, Any]:
+    state = RunFolder(out).load_checkpoint()
+    assert state is not None
+    return state
+
+
+def stored_images(out: Path) -> list[bytes]:
+    return sorted(image.numpy().tobytes() for image in checkpoint(out)["engine"]["memory"]["images"])
+
+
+def all_images(folder: Path) -> list[bytes]:
+    return sorted(np.asarray(Image.open(file)).transpose(2, 0, 1).tobytes() for file in folder.rglob("*.png"))
+
+
+def test_killed_at_random_moments_it_learns_every_file_exactly_once(
+    fill: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = fill(tmp_path / "images", 900)
+    # A memory that keeps everything shows what the model was given; the journal is written all the time.
+    options = {**small, "method": "er-fifo", "budget": 1000, "checkpoint_seconds": 0.1, "journal_seconds": 0.05}
+    arguments = [str(folder), str(tmp_path / "killed"), json.dumps(options), "1", "6"]
+    ran = subprocess.run([sys.executable, "-c", KILLER, *arguments], capture_output=True, text=True, check=True)
+    said = json.loads(ran.stdout)
+    assert said["code"] == 0
+    assert said["killed"] >= 3, ran.stderr
+    state = checkpoint(tmp_path / "killed")
+    assert state["engine"]["budget"]["images"] == 900
+    assert len(digests(tmp_path / "killed")) == 900
+    assert len(np.unique(digests(tmp_path / "killed"))) == 900
+    assert stored_images(tmp_path / "killed") == all_images(folder)
+    journal = LongJournal(tmp_path / "killed" / "journal.jsonl")
+    batches = [line["batch"] for line in journal.read("train")]
+    assert batches == sorted(set(batches))  # what was learned again is told once
+    assert max(line["stored"] for line in journal.read("train")) <= 1000
+    # The same bits as a learner that nobody killed.
+    learn(folder, out=tmp_path / "whole", **{**options, "journal_seconds": 1000.0, "checkpoint_seconds": 1000.0})
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("killed", "whole")]
+    assert models[0] == models[1]
+
+
+@pytest.mark.slow
+def test_the_bound_holds_over_a_killed_life(fill: Write, small: dict[str, Any], tmp_path: Path) -> None:
+    folder = fill(tmp_path / "images", 400)
+    options = {**small, "budget": 60, "checkpoint_seconds": 0.1, "journal_seconds": 0.0}
+    arguments = [str(folder), str(tmp_path / "out"), json.dumps(options), "2", "3"]
+    subprocess.run([sys.executable, "-c", KILLER, *arguments], capture_output=True, text=True, check=True)
+    lines = LongJournal(tmp_path / "out" / "journal.jsonl").read("train")
+    assert len(lines) == 40  # one for every mini-batch
+    assert max(line["stored"] for line in lines) <= 60
+    assert lines[-1]["images"] == 400
+    assert len(np.unique(digests(tmp_path / "out"))) == 400
+
+
+def test_a_signal_saves_everything_and_the_same_call_continues_to_the_same_bits(
+    fill: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = fill(tmp_path / "images", 300)
+    out = tmp_path / "stopped"
+    stops = 0
+    while True:
+        timer = threading.Timer(0.25, os.kill, (os.getpid(), signal.SIGTERM))
+        timer.start()
+        try:
+            learned = learn(folder, out=out, **small)
+            timer.cancel()
+            timer.join()
+            break
+        except Interrupted:
+            stops += 1
+            state = checkpoint(out)
+            assert state["engine"]["budget"]["images"] == len(digests(out))
+            assert state["engine"]["budget"]["images"] % 10 == 0  # whole mini-batches
+    assert stops >= 1
+    assert (learned.images, learned.capacity) == (300, 100)
+    learn(folder, out=tmp_path / "whole", **small)
+    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    for ours, theirs in zip(
+        checkpoint(out)["engine"]["network"].values(), checkpoint(tmp_path / "whole")["engine"]["network"].values(),
+        strict=True,
+    ):  # fmt: skip
+        assert torch.equal(ours, theirs)
+
+
+def test_again_it_learns_only_what_is_new(fill: Write, small: dict[str, Any], tmp_path: Path) -> None:
+    folder = fill(tmp_path / "images", 25)
+    assert learn(folder, out=tmp_path / "out", **small).new_images == 25
+    before = (tmp_path / "out" / "checkpoint" / "state.safetensors").read_bytes()
+    assert learn(folder, out=tmp_path / "out", **small).new_images == 0
+    assert (tmp_path / "out" / "checkpoint" / "state.safetensors").read_bytes() == before
+    fill(folder, 7, first=25)
+    (folder / "bad.png").write_bytes(b"no image")
+    learned = learn(folder, out=tmp_path / "out", **small)
+    assert (learned.new_images, learned.images, learned.passed_over) == (7, 32, {"not an image": 1})
+    # What is damaged is known too, and counted once; repaired, it is another file.
+    assert learn(folder, out=tmp_path / "out", **small).passed_over == {"not an image": 1}
+    (folder / "bad.png").write_bytes((folder / "00000.png").read_bytes())
+    assert learn(folder, out=tmp_path / "out", **small).new_images == 1
+
+
+FILLER = """
+import sys, time
+from pathlib import Path
+source, target = Path(sys.argv[1]), Path(sys.argv[2])
+for number, file in enumerate(sorted(source.iterdir())):
+    data = file.read_bytes()
+    place = target / str(number % 3)
+    place.mkdir(exist_ok=True)
+    with open(place / file.name, "wb") as handle:  # in two pieces, as a slow writer does
+        handle.write(data[:100])
+        handle.flush()
+        time.sleep(0.01)
+        handle.write(data[100:])
+"""
+
+
+@pytest.mark.slow
+def test_a_folder_that_another_process_fills_is_followed_and_a_signal_ends_it(
+    fill: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    pictures, folder, out = fill(tmp_path / "pictures", 123), tmp_path / "images", tmp_path / "out"
+    folder.mkdir()
+    command = [sys.executable, "-m", "climb", "learn", str(folder), "--out", str(out), "--watch", "--method", "er-fifo"]
+    options = {**small, "budget": 200, "checkpoint_seconds": 0.5, "journal_seconds": 0.5}
+    for name, value in options.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    learner = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    filler = subprocess.Popen([sys.executable, "-c", FILLER, str(pictures), str(folder)])
+    try:
+        assert filler.wait(timeout=60) == 0
+        deadline = time.monotonic() + 60
+        while len(digests(out) if (out / "learned.u64").exists() else ()) < 123 and time.monotonic() < deadline:
+            assert learner.poll() is None
+            time.sleep(0.1)
+        learner.send_signal(signal.SIGTERM)
+        _, said = learner.communicate(timeout=30)
+    finally:
+        learner.kill()
+    assert learner.returncode == 130
+    assert "the same command continues" in said
+    assert stored_images(out) == all_images(pictures)  # each once, none of them half
+    assert checkpoint(out)["passed_over"] == {}

@@ -1,0 +1,108 @@
+"""Health without labels."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from climb.config import LearnerConfig, MemoryConfig
+from climb.engine import Engine
+from climb.learn.encoder import chosen_encoder
+from climb.learn.health import PANEL, Panel, Watchdog, choose_panel, drift, measure
+from climb.learner import build_engine
+
+STORED = torch.randint(0, 256, (200, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def engine() -> Engine:
+    config = LearnerConfig(backbone="micro", image_size=16, replay_batch=8, memory=MemoryConfig(capacity=100))
+    return build_engine(
+        config, mean=(0.5,) * 3, std=(0.25,) * 3, seed=0, device=torch.device("cpu"), precision="float32", kind="eager"
+    )
+
+
+class Constant(nn.Module):
+    """Everything is one point."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.ones(len(images), 4)
+
+
+class Pixels(nn.Module):
+    """Features that turn by an angle one can set."""
+
+    angle = 0.0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x, y = images.mean(dim=(1, 2, 3)), images[:, 0].mean(dim=(1, 2))
+        cos, sin = math.cos(self.angle), math.sin(self.angle)
+        return torch.stack([cos * x - sin * y, sin * x + cos * y], dim=1)
+
+
+def panel_of(engine: Engine, encoder: nn.Module) -> Panel:
+    panel = choose_panel(engine, encoder, STORED)
+    assert panel is not None
+    return panel
+
+
+def test_a_panel_is_spread_over_the_memory(engine: Engine) -> None:
+    panel = panel_of(engine, Constant())
+    assert torch.equal(panel.images[0], STORED[0])
+    assert torch.equal(panel.images[-1], STORED[-1])
+    assert len(panel.images) == PANEL
+    few = choose_panel(engine, Constant(), STORED[:3])
+    assert few is not None
+    assert torch.equal(few.images, STORED[:3])
+    assert choose_panel(engine, Constant(), STORED[:1]) is None
+
+
+def test_drift_is_the_cosine_distance_moved(engine: Engine) -> None:
+    encoder = Pixels()
+    panel = panel_of(engine, encoder)
+    assert drift(engine, encoder, panel) == pytest.approx(0, abs=1e-6)
+    for angle in (0.3, math.pi / 2, math.pi):
+        encoder.angle = angle
+        assert drift(engine, encoder, panel) == pytest.approx(1 - math.cos(angle), abs=1e-5)
+
+
+def test_alignment_and_uniformity_of_one_point_and_of_a_network(engine: Engine) -> None:
+    collapsed = measure(engine, Constant(), panel_of(engine, Constant()))
+    assert collapsed == {"view_alignment": pytest.approx(0, abs=1e-6), "uniformity": pytest.approx(0, abs=1e-6)}
+    _, encoder = chosen_encoder(engine)
+    panel = panel_of(engine, encoder)
+    found = measure(engine, encoder, panel)
+    assert found["view_alignment"] > 0
+    unit = panel.features.double()
+    squared = (unit[:, None] - unit[None]).square().sum(-1)
+    pairs = squared[~torch.eye(len(unit), dtype=torch.bool)]
+    assert found["uniformity"] == pytest.approx(float((-2 * pairs).exp().mean().log()), abs=1e-4)
+
+
+def test_measuring_changes_nothing(engine: Engine) -> None:
+    def life(measured: bool) -> list[torch.Tensor]:
+        config = engine.config
+        own = build_engine(
+            config, mean=(0.5,) * 3, std=(0.25,) * 3, seed=0, device=engine.device, precision="float32", kind="eager"
+        )
+        for batch in torch.split(STORED[:80], 10):
+            own.observe(batch)
+            if measured:
+                _, encoder = chosen_encoder(own)
+                measure(own, encoder, panel_of(own, encoder))
+        return list(own.parts.network.state_dict().values())
+
+    assert all(torch.equal(a, b) for a, b in zip(life(False), life(True), strict=True))
+
+
+def test_warnings_say_what_to_do_once() -> None:
+    dog = Watchdog()
+    (collapse,) = dog.check({"embedding_spread": 0.01, "drift": None})
+    assert "--lr" in collapse
+    (drifted,) = dog.check({"embedding_spread": 0.01, "drift": 0.9})
+    assert "embed again" in drifted
+    assert dog.check({"embedding_spread": 0.5, "drift": 0.9}) == []
+    assert len(dog.check({"embedding_spread": 0.01, "drift": 0.1})) == 1  # it had been well in between

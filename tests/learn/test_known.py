@@ -1,0 +1,56 @@
+"""The list of learned images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from climb.errors import ClimbError
+from climb.learn import known
+from climb.learn.known import KnownImages
+
+
+def test_many_identities_are_each_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "MERGE_AT", 64)
+    drawn = np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)
+    given = [*drawn.tolist(), 0, 2**64 - 1, 2**63]
+    seen = KnownImages(tmp_path / "k", 0)
+    assert all(seen.claim(identity) for identity in given)
+    assert not any(seen.claim(identity) for identity in given)
+    for identity in given[:700]:
+        seen.learned(identity)
+    assert len(seen) == 700
+    assert seen.write() == 700
+    again = KnownImages(tmp_path / "k", 700)
+    assert [again.claim(identity) for identity in given] == [False] * 700 + [True] * 303
+
+
+def test_what_the_checkpoint_does_not_count_is_forgotten_and_overwritten(tmp_path: Path) -> None:
+    first = KnownImages(tmp_path / "k", 0)
+    for identity in (5, 6, 7):
+        first.learned(identity)
+    first.write()
+    second = KnownImages(tmp_path / "k", 2)
+    assert [second.claim(identity) for identity in (5, 6, 7)] == [False, False, True]
+    second.learned(9)
+    assert second.write() == 3
+    assert np.fromfile(tmp_path / "k", dtype=np.uint64).tolist() == [5, 6, 9]
+
+
+def test_a_half_written_end_does_no_harm(tmp_path: Path) -> None:
+    first = KnownImages(tmp_path / "k", 0)
+    first.learned(1)
+    first.write()
+    with open(tmp_path / "k", "ab") as handle:
+        handle.write(b"abc")  # a power cut
+    second = KnownImages(tmp_path / "k", 1)
+    second.learned(2)
+    second.write()
+    assert np.fromfile(tmp_path / "k", dtype=np.uint64).tolist() == [1, 2]
+
+
+def test_a_list_shorter_than_the_checkpoint_counts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClimbError, match="names 0 learned images, the checkpoint counts 3"):
+        KnownImages(tmp_path / "k", 3)

@@ -1,0 +1,251 @@
+"""`learn` from everything a source can be, and what it leaves behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from climb.errors import ClimbError, InputError
+from climb.learn import MEASURES, learn
+from climb.learn.journal import LongJournal
+from climb.nets import load_encoder
+from climb.runs import RunFolder
+
+Write = Callable[..., Path]
+Small = dict[str, Any]
+
+
+def pictures(count: int) -> Iterator[np.ndarray]:
+    generator = np.random.default_rng(0)
+    for _ in range(count):
+        yield generator.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+
+
+def test_what_is_in_the_folder(fill: Write, small: Small, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    learned = learn(fill(tmp_path / "images", 105), out=out, **small, journal_seconds=0.0, checkpoint_seconds=0.0)
+    assert (learned.images, learned.new_images, learned.folder) == (105, 105, out)
+    assert 0 < learned.stored <= learned.capacity == 100
+    lines = LongJournal(out / "journal.jsonl").read("train")
+    assert [line["images"] for line in lines] == [*range(10, 101, 10), 105]  # the last mini-batch is a short one
+    assert set(lines[-1]) == {"batch", "event", "time", *MEASURES}
+    assert all(lines[-1][name] is not None for name in MEASURES)
+    assert all(line["stored"] <= 100 for line in lines)
+    (start,) = LongJournal(out / "journal.jsonl").read("start")
+    assert start["rereadable"] is True
+    saved = load_encoder(out / "model.safetensors")
+    assert (saved.backbone, saved.image_size) == ("micro", 16)
+    assert saved.encoder(torch.zeros(2, 3, 16, 16)).shape == (2, 128)
+    config = json.loads((out / "config.json").read_text())
+    assert config["config"]["learner"]["memory"]["capacity"] == 100
+    assert sorted(path.name for path in out.iterdir()) == [
+        "checkpoint", "config.json", "journal.jsonl", "learned.u64", "lock", "model.safetensors",
+    ]  # fmt: skip
+
+
+def test_a_memory_without_centroids_and_a_method_without_memory(small: Small, tmp_path: Path) -> None:
+    for method, stored in (("er-reservoir", 40), ("finetune", 0)):
+        out = tmp_path / method
+        assert learn(pictures(40), out=out, **small, method=method, checkpoint_seconds=0.0).stored == stored
+        (line,) = LongJournal(out / "journal.jsonl").read("train")
+        assert line["stored"] == stored
+        assert set(line) <= {"batch", "event", "time", *MEASURES}
+
+
+def test_tar_shards(fill: Write, small: Small, tmp_path: Path) -> None:
+    files = sorted(fill(tmp_path / "images", 30).iterdir())
+    for number in range(3):
+        with tarfile.open(tmp_path / f"s{number}.tar", "w") as shard:
+            for file in files[10 * number : 10 * number + 10]:
+                shard.add(file, arcname=file.name)
+    assert learn(f"{tmp_path}/s[01].tar", out=tmp_path / "out", **small).images == 20
+    again = learn(f"{tmp_path}/s*.tar", out=tmp_path / "out", **small)
+    assert (again.images, again.new_images) == (30, 10)
+    # The same images in the same order, from a folder: the same model.
+    learn(tmp_path / "images", out=tmp_path / "folder", **small)
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "folder")]
+    assert models[0] == models[1]
+
+
+def test_a_video(small: Small, tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    with av.open(str(tmp_path / "v.mp4"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+        for pixels in pictures(25):
+            large = np.asarray(Image.fromarray(pixels).resize((48, 32)))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(large, format="rgb24")))
+        container.mux(stream.encode())
+    assert learn(tmp_path / "v.mp4", out=tmp_path / "out", **small, every=2).images == 13
+    assert learn(tmp_path / "v.mp4", out=tmp_path / "out", **small).new_images == 12  # those between
+
+
+def test_standard_input_is_learned_as_it_comes(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = sorted(fill(tmp_path / "images", 23).iterdir())
+    reader, writer = os.pipe()
+
+    def speak() -> None:
+        for file in files[:13]:
+            os.write(writer, f"{file}\n".encode())
+        deadline = time.monotonic() + 20  # goes on only when these are learned: a short mini-batch does not wait
+        while time.monotonic() < deadline and _images(tmp_path / "out") < 13:
+            time.sleep(0.05)
+        for file in files[13:]:
+            os.write(writer, f"{file}\n".encode())
+        os.close(writer)
+
+    monkeypatch.setattr("climb.learn.loop.IDLE_SECONDS", 0.2)
+    speaker = threading.Thread(target=speak)
+    with os.fdopen(reader) as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        speaker.start()
+        learned = learn("-", out=tmp_path / "out", **small, checkpoint_seconds=0.5, journal_seconds=0.0)
+        speaker.join()
+    assert learned.images == 23
+    lines = LongJournal(tmp_path / "out" / "journal.jsonl").read("train")
+    assert 13 in [line["images"] for line in lines]
+    assert "a crash or a power cut loses what came since the last checkpoint, at most the last 0.5 s" in caplog.text
+
+
+def _images(out: Path) -> int:
+    state = RunFolder(out).load_checkpoint()
+    return 0 if state is None else int(state["engine"]["budget"]["images"])
+
+
+def test_odd_and_damaged_images_and_a_bomb(fill: Write, small: Small, tmp_path: Path) -> None:
+    folder = fill(tmp_path / "images", 10)
+    good = (folder / "00000.png").read_bytes()
+    (folder / "truncated.png").write_bytes(good[:-40])
+    (folder / "empty.png").touch()
+    (folder / "page.jpg").write_bytes(b"<html></html>")
+    bomb = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(bomb, format="PNG")  # 400 million pixels in 50 kB
+    (folder / "bomb.png").write_bytes(bomb.getvalue())
+    Image.new("CMYK", (30, 20)).save(folder / "print.jpg")
+    Image.new("I;16", (20, 30), 30_000).save(folder / "xray.png")
+    learned = learn(folder, out=tmp_path / "out", **small)
+    assert learned.images == 12
+    assert learned.passed_over == {"truncated": 1, "not an image": 2, "too large": 1}
+
+
+def test_a_full_disk_does_not_stop_it(small: Small, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    out = tmp_path / "out"
+
+    def images() -> Iterator[np.ndarray]:
+        for number, picture in enumerate(pictures(400)):
+            if number == 40:
+                (out / "checkpoint").write_text("in the way")  # as if nothing could be written
+            if number == 300:
+                (out / "checkpoint").unlink()
+            yield picture
+
+    learn(pictures(10), out=out, **small)
+    for file in (out / "checkpoint").iterdir():
+        file.unlink()
+    (out / "checkpoint").rmdir()
+    learned = learn(images(), out=out, **small, checkpoint_seconds=0.05)
+    assert learned.images == 400
+    assert "no checkpoint: cannot write" in caplog.text
+    assert _images(out) == 400
+
+
+@pytest.mark.parametrize("method", ["climb", "er-fifo"])
+def test_a_network_that_diverged_is_not_saved(method: str, small: Small, tmp_path: Path) -> None:
+    with pytest.raises(ClimbError, match=r"diverged.*lower"):
+        learn(pictures(200), out=tmp_path / "out", **small, method=method, lr=1e30, checkpoint_seconds=0.0)
+    state = RunFolder(tmp_path / "out").load_checkpoint()
+    if state is not None:
+        assert all(torch.isfinite(value).all() for value in state["engine"]["network"].values())
+
+
+def test_only_one_process_learns_in_a_folder(small: Small, tmp_path: Path) -> None:
+    refused: list[BaseException] = []
+
+    def images() -> Iterator[np.ndarray]:
+        for number, picture in enumerate(pictures(20)):
+            if number == 10:
+                try:
+                    learn(pictures(1), out=tmp_path / "out", **small)
+                except InputError as error:
+                    refused.append(error)
+            yield picture
+
+    assert learn(images(), out=tmp_path / "out", **small).images == 20
+    assert f"another process (number {os.getpid()}) is learning in" in str(refused[0])
+    assert learn(pictures(3), out=tmp_path / "out", **small).new_images == 3  # the lock is gone
+
+
+def test_other_settings_are_refused_and_other_images_are_not(fill: Write, small: Small, tmp_path: Path) -> None:
+    learn(fill(tmp_path / "a", 12), out=tmp_path / "out", **small)
+    assert learn(fill(tmp_path / "b", 12), out=tmp_path / "out", **small).images == 24
+    with pytest.raises(InputError, match=r"holds another run \(learner.lr: 0.3 there, 0.1 given\)"):
+        learn(tmp_path / "a", out=tmp_path / "out", **small, lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"checkpoint_seconds": -1.0}, "must be at least 0"),
+        ({"method": "clim"}, "did you mean 'climb'"),
+        ({"track": "tensorbord"}, "did you mean 'tensorboard'"),
+        ({"budget": "many"}, "type a number of images"),
+        ({"device": "cud"}, "device"),
+    ],
+)
+def test_impossible_settings_are_refused_and_leave_no_folder(
+    changes: dict[str, Any], message: str, small: Small, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        learn(pictures(1), out=tmp_path / "out", **{**small, **changes})
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_the_library_the_extra_is_named(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r'pip install "climb-ssl\[track\]"'):
+        learn(pictures(1), out=tmp_path / "out", **small, track="wandb")
+
+
+# -- trackers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_tensorboard_gets_the_numbers_of_the_journal(small: Small, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    learn(pictures(60), out=tmp_path / "out", **small, track="tensorboard", journal_seconds=0.0)
+    events = EventAccumulator(str(tmp_path / "out" / "tensorboard"))
+    events.Reload()
+    lines = LongJournal(tmp_path / "out" / "journal.jsonl").read("train")
+    scalars = events.Scalars("objective")
+    assert [event.step for event in scalars] == [line["images"] for line in lines]
+    assert [event.value for event in scalars] == pytest.approx([line["objective"] for line in lines], rel=1e-5)
+
+
+@pytest.mark.slow  # starts a process of its own
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_wandb_gets_the_numbers_of_the_journal(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    learn(pictures(60), out=tmp_path / "out", **small, track="wandb", journal_seconds=0.0)
+    (run,) = (tmp_path / "out" / "wandb").glob("offline-run-*/run-*.wandb")
+    content = run.read_bytes()
+    assert b"effective_rank" in content
+    assert b"novelty_rate" in content
