@@ -101,3 +101,13 @@ def test_vendi_score_lies_between_one_and_the_number_of_images(count: int, width
 def test_what_is_no_table_of_embeddings_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="embeddings must be"):
         measure_diversity(torch.zeros(shape), clusters=2, subsample=2, seed=0)
+
+
+@pytest.mark.gpu
+def test_a_gpu_measures_what_the_cpu_does() -> None:
+    rows = embeddings(300, 24)
+    here, there = (measure_diversity(rows.to(device), clusters=12, subsample=250, seed=0) for device in ("cpu", "cuda"))
+    assert there.vendi_score == pytest.approx(here.vendi_score, rel=1e-9)
+    assert there.uniformity == pytest.approx(here.uniformity, rel=1e-9)
+    assert there.intra_distance == pytest.approx(here.intra_distance, rel=0.01)  # a tie may fall the other way
+    assert there.inter_intra_ratio == pytest.approx(here.inter_intra_ratio, rel=0.01)

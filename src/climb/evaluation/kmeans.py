@@ -61,13 +61,13 @@ def spread_start(points: Tensor, k: int, *, generator: torch.Generator) -> Tenso
 
 def refine(points: Tensor, centres: Tensor) -> Clusters:
     """Lloyd's algorithm from the given centres (r, k, d); an empty cluster's centre stays where it is."""
-    k = centres.shape[1]
+    numbers = torch.arange(centres.shape[1], device=points.device)
     labels = torch.full(points.shape[:2], -1, device=points.device)
     for _ in range(MOST_ITERATIONS):
         # |p|^2 is the same for all centres.
         gaps = centres.square().sum(2).unsqueeze(1) - 2 * points @ centres.transpose(1, 2)
         found = gaps.argmin(2)
-        members = torch.nn.functional.one_hot(found, k).to(points)
+        members = (found.unsqueeze(2) == numbers).to(points)
         sizes = members.sum(1)
         if bool((found == labels).all()):
             break
