@@ -20,6 +20,7 @@ def run_command(argv: Sequence[str]) -> int:
     """Run one command; its exit code."""
     import tyro
 
+    from climb.cli.bench import bench
     from climb.cli.data import data
     from climb.cli.doctor import doctor
     from climb.cli.embed import embed
@@ -31,15 +32,20 @@ def run_command(argv: Sequence[str]) -> int:
     from climb.cli.report import report
     from climb.cli.run import run
     from climb.cli.search import search
+    from climb.cli.serve import serve
     from climb.cli.table import table
+    from climb.cli.tune import tune
 
     # On a terminal the live line says it all; in a log file a line per task is what people look for.
     level = logging.WARNING if sys.stderr.isatty() else logging.INFO
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     verbs: dict[str, Callable[..., None]] = {
         "run": run,
+        "bench": bench,
+        "tune": tune,
         "learn": learn,
         "report": report,
+        "serve": serve,
         "table": table,
         "embed": embed,
         "probe": probe,

@@ -33,7 +33,7 @@ CURVES = (
 )
 
 
-def beside(records: Sequence[Record]) -> str:
+def beside(records: Sequence[Record], *, heading: str = "Beside other runs") -> str:
     """The section that compares runs, the first one's page being the one it is on; nothing for one run alone."""
     if len(records) < 2:
         return ""
@@ -45,7 +45,7 @@ def beside(records: Sequence[Record]) -> str:
     charts = [chart for chart in (_accuracy(records, names), *_curves(records, names)) if chart]
     return section(
         "beside",
-        "Beside other runs",
+        heading,
         _numbers(records, names),
         f'<div class="grid-of">{"".join(charts)}</div>' if charts else quiet("There is nothing to draw yet."),
         _differences(records, names),
@@ -95,7 +95,7 @@ def _accuracy(records: Sequence[Record], names: Sequence[str]) -> str:
         return ""
     title = "Accuracy on the tasks seen, in percent"
     chart = line_chart(curves, title=title, x_label="after task")
-    return figure(chart, f"<b>{title}</b>, one probe for all classes.{keys(curves)}")
+    return figure(chart, f"<b>{title}</b>, one probe for all classes.{keys(curves, alone=True)}")
 
 
 def _curves(records: Sequence[Record], names: Sequence[str]) -> list[str]:
@@ -108,7 +108,7 @@ def _curves(records: Sequence[Record], names: Sequence[str]) -> list[str]:
         ]
         if curves:
             chart = line_chart(curves, title=f"{title}, beside", x_label=BATCHES, from_zero=key == "stored")
-            figures.append(figure(chart, f"{escape(title)}{keys(curves)}"))
+            figures.append(figure(chart, f"{escape(title)}{keys(curves, alone=True)}"))
     return figures
 
 

@@ -23,12 +23,12 @@ def quiet(text: str) -> str:
     return f'<p class="quiet">{escape(text)}</p>'
 
 
-def keys(curves: Sequence[Curve], *, level: str | None = None) -> str:
-    """Which line is which; nothing for one line alone."""
+def keys(curves: Sequence[Curve], *, level: str | None = None, alone: bool = False) -> str:
+    """Which line is which; nothing for one line, unless it must be named when it is alone."""
     found = [_key(f"line {curve.style}", curve.name) for curve in curves]
     if level is not None:
         found.append(_key("level", level))
-    return f'<ul class="keys">{"".join(found)}</ul>' if len(found) > 1 else ""
+    return f'<ul class="keys">{"".join(found)}</ul>' if len(found) > 1 or alone else ""
 
 
 def _key(style: str, name: str) -> str:

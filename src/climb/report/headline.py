@@ -40,6 +40,7 @@ LABEL_FREE = (
     ("effective_rank", "Effective rank", ".1f", "Directions that the embeddings use; 1 is a collapse."),
     ("threshold", "Threshold", ".3f", "Cosine distance beyond which an image is novel."),
 )
+WARNINGS = 3  # the last ones
 FLOOR = "The same network and probe before the first training step: what must be exceeded."
 
 
@@ -48,6 +49,10 @@ def headline(record: Record) -> str:
     parts = ['<header id="headline">', f"<h1>{escape(record.title)}</h1>", quiet(_facts(record))]
     if record.result is None:
         parts.append(f'<p class="state">{escape(_so_far(record))}</p>')
+    parts += [
+        f'<p class="state warning">After {batch:,} mini-batches: {escape(text)}</p>'
+        for batch, text in record.warnings[-WARNINGS:]
+    ]
     parts.append('<div class="cards">')
     parts += _final_cards(record.result, record.floor) if record.result is not None else _cards_so_far(record)
     if not record.labelled:

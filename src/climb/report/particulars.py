@@ -14,8 +14,10 @@ from climb.report.table import flattened, table
 PAGE = "report.html"
 COUNTED_LIVE = (
     ("images", "Images", "of the stream, learned from so far"),
-    ("cbp", "CBP", "cumulative backward passes: views that got a gradient"),
-    ("seconds", "Seconds", "so far"),
+    ("passed_over", "Passed over", "images that could not be used"),
+    ("dropped", "Dropped", "frames that came faster than they could be learned"),
+    ("memory_bytes", "Memory, bytes", "reserved for images and embeddings"),
+    ("resident_bytes", "Process, bytes", "of the machine's memory, all in all"),
 )
 FILES = {
     "config.json": "the configuration, and what it was started with",

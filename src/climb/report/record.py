@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from climb.errors import InputError
-from climb.runs import RunFolder
+from climb.runs import Journal, RunFolder
 
-NOT_TRAINING = frozenset({"start", "floor", "evaluation"})
+NOT_TRAINING = frozenset({"start", "floor", "evaluation", "warning"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,13 @@ class Record:
     """Mini-batches done when each task ended."""
     training: list[dict[str, Any]]
     """The journal's lines on training."""
+    warnings: list[tuple[int, str]]
+    """What a person was told, and after how many mini-batches."""
 
     @property
     def labelled(self) -> bool:
-        """Whether accuracy is measured at all."""
-        return "evaluation" in self.config
+        """Whether accuracy is measured at all: a stream of one's own has no tasks."""
+        return "evaluation" in self.config and self.config.get("stream", {}).get("tasks") != 0
 
     @property
     def title(self) -> str:
@@ -114,7 +116,14 @@ def read_record(path: Path) -> Record:
         )
     header = read_object(folder.config_path)
     result = read_object(folder.result_path) if folder.result_path.exists() else None
-    return make_record(folder.path, header, result, folder.journal.read())
+    lines = [line for part in journal_parts(folder.path) for line in Journal(part).read()]
+    return make_record(folder.path, header, result, lines)
+
+
+def journal_parts(folder: Path) -> list[Path]:
+    """The files of a run's journal, oldest lines first: a long one is continued in `journal.jsonl`."""
+    older = [path for path in folder.glob("journal.*.jsonl") if path.name.split(".")[1].isdecimal()]
+    return [*sorted(older, key=lambda path: -int(path.name.split(".")[1])), folder / "journal.jsonl"]
 
 
 def make_record(
@@ -144,6 +153,7 @@ def make_record(
             floor=_floor(evaluated, floors) if result is None else result["random_encoder_accuracy"],
             ends=[line["batch"] for line in evaluations],
             training=[line for line in lines if "batch" in line and line.get("event") not in NOT_TRAINING],
+            warnings=[(line["batch"], str(line.get("text"))) for line in lines if line.get("event") == "warning"],
         )
     except KeyError as error:
         raise InputError(

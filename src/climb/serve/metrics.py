@@ -1,0 +1,79 @@
+"""The latest numbers of every run as Prometheus reads them: one line a value, in the text format 0.0.4."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from climb.errors import InputError
+from climb.report.lived import NOT_CHARTED
+from climb.report.record import Record, is_number
+from climb.serve.watched import WatchedRun
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+RESULTS = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "forgetting", "random_encoder_accuracy")
+Sample = tuple[str, float]
+
+
+def metrics(runs: Iterable[WatchedRun]) -> str:
+    """All runs in one text. Every value is a gauge that carries the run's name."""
+    samples: dict[str, list[Sample]] = {}
+    for run in runs:
+        try:
+            record = run.record()
+        except (InputError, OSError):
+            continue
+        for name, more, value in _values(run, record):
+            labels = ",".join(f'{key}="{escaped(text)}"' for key, text in {"run": run.title, **more}.items())
+            samples.setdefault(name, []).append((labels, value))
+    lines = []
+    for name, found in sorted(samples.items()):
+        lines.append(f"# TYPE {name} gauge")
+        lines += [f"{name}{{{labels}}} {value:.10g}" for labels, value in found]
+    return "\n".join([*lines, ""])
+
+
+def metric_name(key: str) -> str:
+    """A key of the journal as the name of a metric.
+
+    >>> metric_name("effective_rank"), metric_name("loss/total")
+    ('climb_effective_rank', 'climb_loss_total')
+    """
+    return "climb_" + re.sub(r"[^a-zA-Z0-9_]", "_", key)
+
+
+def escaped(text: str) -> str:
+    r"""A label's value.
+
+    >>> print(escaped('a "b"\n\\'))
+    a \"b\"\n\\
+    """
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _values(run: WatchedRun, record: Record) -> Iterable[tuple[str, dict[str, str], float]]:
+    learner: dict[str, Any] = record.config.get("learner", {})
+    about = {
+        "method": str(learner.get("method", "")),
+        "preset": str(learner.get("preset", "")),
+        "data": record.data,
+        "seed": str(record.config.get("seed", "")),
+        "config_hash": record.config_hash,
+    }
+    yield "climb_run_info", about, 1.0
+    yield "climb_run_finished", {}, float(run.state() == "finished")
+    if math.isfinite(run.silence()):
+        yield "climb_run_silence_seconds", {}, run.silence()
+    yield "climb_batches", {}, float(record.batches)
+    for key in dict.fromkeys(key for line in record.training[-50:] for key in line if key not in NOT_CHARTED):
+        value = record.latest(key)
+        if value is not None:
+            yield metric_name(key), {}, float(value)
+    if record.matrix:
+        yield "climb_tasks_evaluated", {}, float(len(record.matrix))
+        yield "climb_accuracy_upto", {"network": record.evaluated}, float(record.upto[-1])
+    for key in RESULTS:
+        if record.result is not None and is_number(record.result.get(key)):
+            yield metric_name(key), {"network": record.evaluated}, float(record.result[key])

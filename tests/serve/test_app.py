@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from climb.runs import Journal
+from climb.serve import found
+from climb.serve.app import make_app
+
+Unfinished = Callable[[int], Path]
+
+
+@pytest.fixture
+def client(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    monkeypatch.setattr(found, "FRESH", 0.0)
+    with TestClient(make_app(runs), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def test_index_has_every_run(client: TestClient, runs: Path) -> None:
+    text = client.get("/").text
+    result = json.loads((runs / "climb-0" / "result.json").read_text())
+    assert 'href="/runs/climb-0"' in text
+    assert 'href="/runs/sweep/fifo-1"' in text
+    assert f">{result['final_accuracy']:.2f}</td>" in text
+    assert "climb-fifo" in text
+
+
+def test_an_empty_folder_says_so(tmp_path: Path) -> None:
+    with TestClient(make_app(tmp_path), base_url="http://127.0.0.1") as client:
+        assert "There is no run here yet" in client.get("/").text
+
+
+def test_no_page_has_script_or_style_inside(client: TestClient) -> None:
+    for path in ("/", "/runs/climb-0", "/compare?run=climb-0&run=sweep/fifo-1"):
+        text = client.get(path).text
+        assert re.findall(r"<script[^>]*>", text) == ['<script src="/page.js" defer>']
+        assert "<style" not in text
+        assert not re.search(r"<[^>]+ style=| on[a-z]+=\"", text)
+        assert "http://" not in text
+
+
+def test_page_of_a_run_and_its_memory(client: TestClient) -> None:
+    text = client.get("/runs/climb-0").text
+    for heading in ("What was learned", "How it lived", "Losses and health", "What it cost", "Files"):
+        assert f"<h2>{heading}</h2>" in text
+    news = client.get("/api/memory/climb-0").json()
+    assert news["parts"]["remembered"].count("data:image/webp;base64,") > 4
+    again = client.get("/api/memory/climb-0", params={"version": news["version"]}).json()
+    assert again == {"version": news["version"], "parts": {}}
+
+
+def test_news_come_when_there_are_some(client: TestClient, unfinished: Unfinished) -> None:
+    folder = unfinished(4)
+    first = client.get("/api/live/live").json()
+    assert "0 of 2 tasks evaluated" in first["parts"]["headline"]
+    assert ">learning<" in first["parts"]["state"]
+    assert client.get("/api/live/live", params={"version": first["version"]}).json()["parts"] == {}
+    Journal(folder / "journal.jsonl").write(77, "train", objective=1.25, stored=3)
+    second = client.get("/api/live/live", params={"version": first["version"]}).json()
+    assert "77 mini-batches" in second["parts"]["headline"]
+    assert ">77</td>" in client.get("/api/index").json()["parts"]["rows"]
+
+
+def test_a_stream_of_ones_own(client: TestClient, own_stream: Path) -> None:
+    text = client.get("/runs/photos").text
+    assert "Learning from a stream: 59 mini-batches" in text
+    assert "the network has &lt;collapsed&gt;" in text
+    assert "<h2>What was learned</h2>" not in text
+    assert 'aria-label="Novelty rate"' in text
+    assert "climb learn photos --out here" in text
+    assert client.get("/api/memory/photos").json()["parts"]["remembered"].count("keeps no picture") == 1
+
+
+def test_compare(client: TestClient) -> None:
+    text = client.get("/compare", params={"run": ["climb-0", "sweep/fifo-1"]}).text
+    assert "Settings that differ" in text
+    assert ">climb-fifo<" in text
+    assert 'aria-label="Accuracy on the tasks seen, in percent"' in text
+    for names in ([], ["climb-0"], ["climb-0", "climb-0"]):
+        assert client.get("/compare", params={"run": names}).status_code == 400
+    assert client.get("/compare", params={"run": ["climb-0", "nothing"]}).status_code == 404
+
+
+TRAVERSALS = [
+    "/runs/../secret", "/runs/..%2fsecret", "/runs/%2e%2e/secret", "/runs/climb-0/../../secret", "/runs//etc",
+    "/runs/%2fetc", "/runs/climb-0%00", "/api/live/../../secret", "/api/live/..%2f..%2fsecret", "/api/memory/%2e%2e",
+    "/file/../secret/result.json", "/file/..%2fsecret%2fresult.json", "/file/%2e%2e/secret/config.json",
+    "/file/climb-0/../../secret/result.json", "/file//etc/passwd", "/file/%2fetc%2fpasswd", "/file/climb-0/.hidden",
+    "/file/climb-0/report.html", "/file/climb-0", "/file/", "/file/climb-0/%2e%2e/%2e%2e/secret/result.json",
+    "/compare?run=../secret&run=climb-0", "/file/climb-0/result.json%00.png", "/runs/climb-0%5c..%5c..%5csecret",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", TRAVERSALS)
+def test_no_way_out_of_the_folder(client: TestClient, runs: Path, path: str) -> None:
+    secret = runs.parent / "secret"
+    (secret).mkdir()
+    for name in ("config.json", "result.json"):
+        (secret / name).write_text('{"config": {"learner": {}}, "config_hash": "WHISPER"}')
+    (runs / "climb-0" / ".hidden").write_text("WHISPER")
+    (runs / "climb-0" / "report.html").write_text("WHISPER")
+    answer = client.get(path)
+    assert answer.status_code in (400, 404)
+    assert "WHISPER" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "result.json", "memory.safetensors", "model.safetensors"])
+def test_a_link_that_leads_out_is_not_followed(client: TestClient, runs: Path, name: str) -> None:
+    secret = runs.parent / "secret"
+    secret.write_text('{"batch": 4242, "event": "train", "objective": 4242, "final_accuracy": 4242}\n')
+    path = runs / "climb-0" / name
+    path.unlink()
+    os.symlink(secret, path)
+    for address in ("/", "/metrics", "/runs/climb-0", "/api/live/climb-0", "/api/memory/climb-0"):
+        answer = client.get(address)
+        assert answer.status_code == 200
+        assert "4242" not in answer.text.replace("4,242", "4242")
+    assert client.get(f"/file/climb-0/{name}").status_code == 404
+
+
+def test_a_file_is_for_saving(client: TestClient, runs: Path) -> None:
+    answer = client.get("/file/sweep/fifo-1/result.json")
+    assert answer.content == (runs / "sweep" / "fifo-1" / "result.json").read_bytes()
+    assert answer.headers["content-disposition"] == 'attachment; filename="result.json"'
+    assert answer.headers["content-type"] == "application/octet-stream"
+
+
+def test_names_are_escaped(client: TestClient, runs: Path) -> None:
+    nasty = '<img src=x onerror="alert(1)">&'
+    folder = runs / nasty
+    (runs / "climb-0").rename(folder)
+    header = json.loads((folder / "config.json").read_text())
+    header["config"]["learner"]["method"] = nasty
+    header["config"]["data"]["dataset"] = nasty
+    (folder / "config.json").write_text(json.dumps(header))
+    for path in ("/", f"/runs/{quote(nasty)}", "/api/index", f"/api/live/{quote(nasty)}"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "<img src=x" not in answer.text
+        assert "&lt;img src=x" in answer.text
+
+
+def test_a_run_that_cannot_be_read_is_named(client: TestClient, runs: Path) -> None:
+    (runs / "climb-0" / "result.json").write_text("{")
+    assert "unreadable" in client.get("/").text
+    assert client.get("/runs/climb-0").status_code == 409
+    assert client.get("/metrics").status_code == 200
+
+
+def test_metrics_are_what_the_journal_says(client: TestClient, runs: Path, unfinished: Unfinished) -> None:
+    folder = unfinished(4)
+    Journal(folder / "journal.jsonl").write(99, "train", objective=1.25, stored=7, alignment=float("nan"))
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    lines = answer.text.splitlines()
+    assert 'climb_objective{run="live"} 1.25' in lines
+    assert 'climb_batches{run="live"} 99' in lines
+    assert 'climb_run_finished{run="live"} 0' in lines
+    assert 'climb_run_finished{run="sweep/fifo-1"} 1' in lines
+    result = json.loads((runs / "climb-0" / "result.json").read_text())
+    assert f'climb_final_accuracy{{run="climb-0",network="student"}} {result["final_accuracy"]:.10g}' in lines
+    names = [line.split("{")[0] for line in lines if not line.startswith("#")]
+    assert sorted(names) == names  # all of a metric together, after its type
+    pattern = r'(# TYPE [a-z_]+ gauge|[a-z_]+\{([a-z_]+="[^"]*",?)+\} -?[0-9.e+-]+)'
+    assert [line for line in lines if not re.fullmatch(pattern, line)] == []

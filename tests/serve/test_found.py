@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from climb.errors import InputError
+from climb.serve import found
+from climb.serve.contained import contained, readable
+from climb.serve.found import DEEPEST, Runs, find_runs
+
+
+def test_runs_at_any_depth(runs: Path) -> None:
+    (runs / "notes").mkdir()
+    (runs / "notes" / "config.json").write_text('{"name": "a package"}')
+    (runs / "broken").mkdir()
+    (runs / "broken" / "config.json").write_text("{")
+    shutil.copytree(runs / "climb-0", runs / ".hidden")
+    deep = runs.joinpath(*["d"] * (DEEPEST + 1))
+    shutil.copytree(runs / "climb-0", deep)
+    assert find_runs(runs) == ["climb-0", "sweep/fifo-1"]
+
+
+def test_a_run_itself_has_no_name(runs: Path) -> None:
+    (run,) = Runs(runs / "climb-0").all()
+    assert (run.name, run.title) == ("", "climb-0")
+
+
+def test_links_are_not_followed(runs: Path, tmp_path: Path) -> None:
+    outside = Path(shutil.copytree(runs / "climb-0", tmp_path / "outside"))
+    os.symlink(outside, runs / "a-link")
+    (runs / "linked-config").mkdir()
+    os.symlink(outside / "config.json", runs / "linked-config" / "config.json")
+    assert find_runs(runs) == ["climb-0", "sweep/fifo-1"]
+
+
+def test_a_new_run_appears(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found, "FRESH", 0.0)
+    watched = Runs(runs)
+    first = watched.get("climb-0")
+    assert len(watched.all()) == 2
+    shutil.copytree(runs / "climb-0", runs / "another")
+    assert [run.name for run in watched.all()] == ["another", "climb-0", "sweep/fifo-1"]
+    assert watched.get("climb-0") is first  # what is known of it is not read again
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a folder"):
+        Runs(tmp_path / "nothing")
+
+
+def test_what_is_inside(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "file").write_text("")
+    (tmp_path / "secret").write_text("")
+    os.symlink(tmp_path / "secret", root / "link")
+    os.symlink(root / "file", root / "fine")
+    os.symlink(root / "loop", root / "loop")
+    os.mkfifo(root / "pipe")
+    assert readable(root, root / "file")
+    assert readable(root, root / "fine")
+    assert contained(root, root / "pipe")
+    for name in ("link", "loop", "pipe", "nothing", "../secret", "a\0b", "x" * 5000):
+        assert not readable(root, root / name), name
