@@ -39,6 +39,14 @@ def test_both_formats(climb: Command, run: Path, tree: Path) -> None:
     assert np.array_equal(np.load("a.npy"), np.load("b.npy"))
 
 
+@pytest.mark.parametrize("verb", ["embed", "probe", "search", "export"])
+def test_help(climb: Command, verb: str) -> None:
+    said = climb(verb, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert f"usage: climb {verb}" in said.out
+    assert "MODEL" in said.out
+
+
 def test_bad_input(climb: Command, run: Path) -> None:
     for arguments, complaint in (
         (["nowhere"], "nowhere does not exist"),

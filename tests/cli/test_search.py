@@ -39,6 +39,20 @@ def test_memory_folder_and_features(climb: Command, run: Path, tree: Path) -> No
     ]
 
 
+def test_a_folder_that_is_being_learned_in(climb: Command, tree: Path) -> None:
+    options = ["--backbone", "micro", "--image-size", 16, "--passes", 1, "--replay-batch", 8, "--device", "cpu"]
+    said = climb("learn", tree, "--out", "learned", *options)
+    assert said.code == 0, said.err
+    said = climb("search", "learned", tree / "train/cat/4.png", "--top", 1)
+    assert said.code == 0, said.err
+    assert "1.0000" in said.out
+    assert climb("embed", "learned", tree, "--out", "features.npy").code == 0
+    assert climb("probe", "learned", tree).code == 0
+    assert climb("export", "learned").out == "learned/export/README.md\n"
+    text = Path("learned/export/README.md").read_text()
+    assert "Trained by `climb` (preset `default`, seed 0) on a stream of images." in text
+
+
 def test_bad_input(climb: Command, run: Path, tree: Path) -> None:
     asked = tree / "train/cat/4.png"
     for arguments, complaint in (

@@ -45,15 +45,15 @@ tags:
 
 def _what(config: dict[str, Any]) -> str:
     trained = config["trained"]
-    how = (
-        f"Trained by `{trained['method']}` (preset `{trained['preset']}`, seed {trained['seed']}) on "
-        f"{trained['dataset']}, a stream of {trained['tasks']} tasks."
-        if {"method", "preset", "seed", "dataset", "tasks"} <= trained.keys()
-        else "Trained on a stream of images."
+    by = (
+        f"by `{trained['method']}` (preset `{trained['preset']}`, seed {trained['seed']}) "
+        if "method" in trained
+        else ""
     )
+    on = f"{trained['dataset']}, a stream of {trained['tasks']} tasks" if "tasks" in trained else "a stream of images"
     return f"""# {config["architecture"]}, {config["image_size"]} px: an encoder of images
 
-{how} No label was used. Made with climb {config["climb"]}: online continual self-supervised learning.
+Trained {by}on {on}. No label was used. Made with climb {config["climb"]}: online continual self-supervised learning.
 
 | | |
 |---|---|

@@ -79,7 +79,6 @@ def _default_folder(model: OpenModel) -> Path:
 
 def _config(model: OpenModel) -> dict[str, Any]:
     saved = model.saved
-    result = model.result() or {}
     feature_dim: int = saved.encoder.feature_dim  # type: ignore[assignment]
     return {
         "kind": KIND,
@@ -93,9 +92,20 @@ def _config(model: OpenModel) -> dict[str, Any]:
         "std": list(saved.std),
         "weights_sha256": fingerprint(saved),
         "tensors": len(plain_weights(saved)),
-        "trained": {name: result[name] for name in TRAINED if result.get(name) is not None},
+        "trained": _trained(model),
         "climb": __version__,
     }
+
+
+def _trained(model: OpenModel) -> dict[str, Any]:
+    """How the encoder was trained, as far as its folder says: a finished run more than a learner that goes on."""
+    result = model.result()
+    if result is None and model.path.is_dir():
+        found = _read_config(model.path / "config.json")
+        config = found.get("config", {})
+        learner = config.get("learner", {})
+        result = {**learner, "seed": config.get("seed"), "config_hash": found.get("config_hash")}
+    return {name: result[name] for name in TRAINED if result and result.get(name) is not None}
 
 
 def _check(folder: Path, config: dict[str, Any], formats: Sequence[str]) -> None:
