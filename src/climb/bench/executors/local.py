@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -137,12 +138,13 @@ def _work(connection: Connection, threads: int, log: Path | None) -> None:
 
 
 def _write_to(log: Path) -> None:
-    """What is said here, live lines and warnings, would tear the overview apart."""
+    """What is said here would tear the overview apart."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as file:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
             os.dup2(file.fileno(), stream.fileno())
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
 def _stop_with_parent() -> None:

@@ -1,0 +1,87 @@
+"""A plan carried out, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from climb.bench.executors import Executor, Job, Outcome, run_job
+from climb.bench.executors.job import Outcomes
+from climb.bench.laboratory import carry_out
+from climb.bench.overview import Overview
+from climb.config import RunConfig
+
+MakeConfig = Callable[..., RunConfig]
+MakeJob = Callable[..., Job]
+
+
+def paper(*, terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=400, highlight=False, color_system=None)
+
+
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_failed_run_is_listed_and_stops_nobody(
+    tiny_config: MakeConfig, make_job: MakeJob, here: Executor, tmp_path: Path
+) -> None:
+    good = make_job(tiny_config(method="er-fifo"))
+    config = tiny_config(method="er-reservoir")
+    bad = make_job(replace(config, data=replace(config.data, dataset="folder", options={})))
+    bad = replace(bad, execution=replace(bad.execution, data_root=str(tmp_path / "nowhere")))
+    console = paper()
+    report = carry_out([bad, good], here, console=console)
+    assert report.done == (good.label,)
+    ((label, error),) = report.failed
+    assert label == bad.label
+    assert "nowhere" in error
+    first, second = written(console).splitlines()
+    assert first.startswith("[1/2] er-reservoir, seed 0: FAILED: ")
+    assert "left" in first
+    assert second.startswith("[2/2] er-fifo, seed 0: final accuracy ")
+    assert "left" not in second
+
+
+def test_ctrl_c_closes_the_executor(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+    closed = []
+
+    def interrupted(jobs: Sequence[Job]) -> Outcomes:
+        try:
+            yield jobs[0], Outcome(status="interrupted")
+            raise KeyboardInterrupt
+        finally:
+            closed.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out([make_job(tiny_config())], interrupted, console=paper())
+    assert closed == [True]
+
+
+def test_the_live_overview(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+    done, running, failed = (make_job(tiny_config(method=name)) for name in ("er-fifo", "climb", "minred"))
+    console = paper(terminal=True)
+    with Overview([done, running, failed], console=console) as overview:
+        outcome = run_job(done)
+        overview.note(done, outcome)
+        overview.note(failed, Outcome(status="failed", error="it broke"))
+        running.folder.mkdir(parents=True)
+        (running.folder / "journal.jsonl").write_text(
+            '{"batch": 1, "event": "start"}\n{"batch": 7, "event": "train"}\n'
+        )
+        left = overview.seconds_left()
+        assert left is not None
+        assert left > 0
+        console.print(overview._picture())
+    said = written(console)
+    assert "1 running, 1 done, 1 failed, 3 in all" in said
+    assert "climb, seed 0: mini-batch 7" in said
+    assert "failed: minred, seed 0: it broke" in said
+    assert "best so far: " in said
+    assert "er-fifo, seed 0" in said

@@ -1,0 +1,118 @@
+"""Processes of this machine: several at once, and whatever happens to one, the others and the next command go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from watching import holder, wait_for, without_seconds
+
+from climb.bench.executors import Job, run_job
+from climb.bench.executors.local import local_executor
+from climb.bench.executors.slots import slots, usable_cores
+from climb.bench.grids import Request, build_grid
+from climb.bench.plan import make_plan
+from climb.config import RunConfig
+from climb.errors import InputError
+from climb.runs import Journal, RunFolder
+
+MakeConfig = Callable[..., RunConfig]
+MakeJob = Callable[..., Job]
+
+
+def test_places() -> None:
+    assert [slot.device for slot in slots("cpu", None)] == ["cpu"] * usable_cores()
+    assert [slot.threads for slot in slots("cpu", 3)] == [1, 1, 1]
+    with pytest.raises(InputError, match="at least 1; given 0"):
+        slots("cpu", 0)
+    with pytest.raises(InputError, match="unknown device 'gpu'"):
+        slots("gpu", None)
+
+
+@pytest.mark.slow
+def test_two_at_once_equal_one_after_the_other(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
+    jobs = [make_job(tiny_config(method="er-fifo", seed=seed)) for seed in (0, 1)]
+    outcomes = list(local_executor(device="cpu", per_device=2, logs=tmp_path / "logs")(jobs))
+    assert [outcome.status for _, outcome in outcomes] == ["done", "done"]
+    alone = make_job(jobs[0].config, out=tmp_path / "alone")
+    run_job(alone)
+    ours, theirs = without_seconds(jobs[0].folder), without_seconds(alone.folder)
+    for result in (ours, theirs):
+        del result["versions"]  # the number of threads is part of the device's name
+    assert ours == theirs
+    assert all("after task 2" in path.read_text() for path in (tmp_path / "logs").iterdir())
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_its_run_alone_and_that_one_goes_on(
+    tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path
+) -> None:
+    jobs = [
+        make_job(tiny_config(seed=seed, train_per_class=30 if seed == 0 else 13), checkpoint_seconds=0.0)
+        for seed in (0, 1, 2)
+    ]
+    victim = jobs[0]
+
+    def kill() -> None:
+        wait_for(RunFolder(victim.folder).checkpoint_path.exists)
+        os.kill(holder(victim.folder), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    executor = local_executor(device="cpu", per_device=1, logs=tmp_path / "logs")
+    outcomes = {job.folder: outcome for job, outcome in executor(jobs)}
+    killer.join()
+    assert [outcomes[job.folder].status for job in jobs] == ["failed", "done", "done"]
+    assert "SIGKILL" in outcomes[victim.folder].error
+    ((_, outcome),) = executor([victim])
+    assert outcome.status == "done"
+    starts = Journal(victim.folder / "journal.jsonl").read("start")
+    assert [line["batch"] > 0 for line in starts] == [False, True]
+
+
+@pytest.mark.slow
+def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
+    """As Ctrl-C does: the run has no checkpoint yet, and is asked for one."""
+    jobs = [make_job(tiny_config(seed=seed, train_per_class=count)) for seed, count in ((0, 300), (1, 13))]
+    outcomes = local_executor(device="cpu", per_device=2, logs=tmp_path / "logs")(jobs)
+    job, _ = next(outcomes)
+    assert job == jobs[1]
+    wait_for(lambda: Journal(jobs[0].folder / "journal.jsonl").read("train"))
+    outcomes.close()
+    state = RunFolder(jobs[0].folder).load_checkpoint()
+    assert state is not None
+    assert state["done"] > 0
+
+
+BENCH = ("bench", "table-pruning", "--scale", "tiny", "--device", "cpu", "--per-device", "2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_grid_that_was_killed_goes_on_without_repeating_a_run(number: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "climb", *BENCH, "--out", str(tmp_path), "--checkpoint-seconds", "0"]
+    bench = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    results = lambda: sorted(tmp_path.glob("runs/*/result.json"))  # noqa: E731
+    wait_for(lambda: len(results()) >= 3)
+    bench.send_signal(number)
+    code = bench.wait()
+    assert code == (-number if number == signal.SIGKILL else 130)
+    finished = {path: path.stat().st_mtime_ns for path in results()}
+    assert 3 <= len(finished) < 8
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    # A worker whose parent was killed may finish its run meanwhile: at least these are not done again.
+    assert "8 runs (" in again.stdout
+    assert len(results()) == 8
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    for form in ("md", "tex", "csv", "html"):
+        assert (tmp_path / "table-pruning" / f"table.{form}").stat().st_size > 0
+    assert "Anchor" in again.stdout
+    plan = make_plan([build_grid("table-pruning", Request(scale="tiny"))], tmp_path)
+    assert plan.describe("cpu") == "8 runs (8 done), 0 to do"

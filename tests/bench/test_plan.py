@@ -1,0 +1,99 @@
+"""Before a grid starts: what it shares, what is there, what is left, how long it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from climb.bench.estimate import Clock, work_of
+from climb.bench.executors import Job, run_job
+from climb.bench.grids import Request, build_grid
+from climb.bench.plan import finished_runs, make_plan, refreshed
+from climb.config import Execution, RunConfig
+from climb.errors import InputError
+from climb.recipes import get_recipe
+
+CPU = Execution(device="cpu")
+TINY = Request(scale="tiny", methods=("climb", "er-fifo"), seeds=(0,), tasks=(20,))
+
+
+def test_grids_share_their_runs(tmp_path: Path) -> None:
+    plan = make_plan([build_grid(name, TINY) for name in ("table-regular", "table-forgetting")], tmp_path)
+    assert len(plan.runs) == 2
+    assert not (tmp_path / "runs").exists()  # planning writes nothing
+
+
+def test_every_row_has_its_first_seed_before_any_has_its_second(tmp_path: Path) -> None:
+    plan = make_plan([build_grid("table-pruning", Request(scale="tiny"))], tmp_path)
+    assert [job.config.seed for job in plan.jobs(CPU)] == [0] * 4 + [1] * 4
+
+
+def test_how_runs_stand(tmp_path: Path) -> None:
+    grid = build_grid("table-regular", TINY)
+    plan = make_plan([grid], tmp_path)
+    first, second = plan.jobs(CPU)
+    assert plan.describe("cpu", parallel=2).startswith("2 runs (0 done), 2 to do: 240 stream images, ")
+    assert "rough guess" in plan.describe("cpu", parallel=2)
+    run_job(second)
+    first.folder.mkdir(parents=True)
+    (first.folder / "config.json").write_text("{}")
+    plan = make_plan([grid], tmp_path)
+    assert [job.label for job in plan.jobs(CPU)] == [first.label]
+    said = plan.describe("cpu")
+    assert said.startswith("2 runs (1 done, 1 begun), 1 to do")
+    assert "by the finished runs" in said
+    assert "of device time" in said  # nobody said how many run at once
+    (first.folder / "error.txt").write_text("no")
+    assert refreshed(plan).describe("cpu").startswith("2 runs (1 done, 1 failed before), 1 to do")
+    (placed,) = plan.placed(grid)
+    assert (placed.row, placed.column) == ("er-fifo", "20 tasks")
+    assert placed.result["method"] == "er-fifo"
+    # A finished run elsewhere counts when its configuration is the same.
+    other = make_plan([grid], tmp_path / "other", reuse=[tmp_path])
+    assert [job.label for job in other.jobs(CPU)] == [first.label]
+    assert other.placed(grid)[0].result == placed.result
+
+
+def test_reused_folders_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere is no folder"):
+        make_plan([build_grid("table-regular", TINY)], tmp_path, reuse=[tmp_path / "nowhere"])
+    (tmp_path / "result.json").write_text('{"half')
+    with pytest.raises(InputError, match=r"cannot read .*result\.json"):
+        finished_runs([tmp_path])
+
+
+def test_work_of_the_paper() -> None:
+    work = work_of(get_recipe("cifar100-20", preset="paper"), "cuda")
+    assert work is not None
+    assert (work.stream_images, work.backward_passes) == (45_000, 3_726_000)
+    assert 400 < work.seconds < 700  # 507 s were measured
+    assert work_of(replace(RunConfig(), data=replace(RunConfig().data, dataset="folder")), "cpu") is None
+
+
+def test_finished_runs_set_the_clock(tiny_config: Callable[..., RunConfig]) -> None:
+    def result(seconds: float, device: str = "cpu") -> dict[str, object]:
+        return {"seconds": {"total": seconds}, "versions": {"device": device}}
+
+    climb, fifo = tiny_config(), tiny_config(method="er-fifo")
+    guess = Clock("cpu").seconds(climb)
+    assert guess is not None
+    clock = Clock("cpu", [(climb, result(3 * guess)), (fifo, result(guess / 2)), (climb, result(1e9, "cuda"))])
+    assert clock.measured
+    assert clock.seconds(climb) == pytest.approx(3 * guess)
+    assert clock.seconds(fifo) == pytest.approx(guess / 2)
+    assert clock.seconds(tiny_config(method="er-reservoir")) == pytest.approx(1.75 * guess)  # the middle of all
+    assert not Clock("cuda", [(climb, result(1.0))]).measured
+
+
+def test_a_plan_of_unknown_images_says_so(tmp_path: Path) -> None:
+    plan = make_plan([build_grid("table-pruning", Request(dataset="folder"))], tmp_path)
+    assert "not known" in plan.describe("cpu")
+
+
+def test_a_result_that_is_not_a_runs_is_passed_over(tmp_path: Path, make_job: Callable[..., Job]) -> None:
+    (tmp_path / "result.json").write_text(json.dumps({"something": "else"}))
+    assert finished_runs([tmp_path]) == {}

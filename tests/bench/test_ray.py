@@ -1,0 +1,86 @@
+"""Ray for real: two nodes, a worker that dies in the middle of a run, a local cluster that comes and goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from watching import holder, wait_for, without_seconds
+
+from climb.bench.executors import Job, run_job
+from climb.bench.executors.on_ray import ray_executor
+from climb.config import RunConfig
+from climb.errors import InputError
+from climb.runs import Journal, RunFolder
+
+MakeConfig = Callable[..., RunConfig]
+MakeJob = Callable[..., Job]
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray's own
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[str]:
+    """The address of a cluster of two nodes with one core each."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    yield cluster.address
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_a_run_whose_worker_dies_goes_on_elsewhere(
+    tiny_config: MakeConfig, make_job: MakeJob, two_nodes: str, tmp_path: Path
+) -> None:
+    jobs = [
+        make_job(tiny_config(seed=seed, train_per_class=40), checkpoint_seconds=0.0, out=tmp_path / "disturbed")
+        for seed in (0, 1, 2)
+    ]
+    victim = jobs[0]
+
+    def kill() -> None:
+        wait_for(RunFolder(victim.folder).checkpoint_path.exists)
+        os.kill(holder(victim.folder), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcomes = {job.folder: outcome for job, outcome in ray_executor(address=two_nodes, device="cpu")(jobs)}
+    killer.join()
+    assert [outcomes[job.folder].status for job in jobs] == ["done"] * 3
+    starts = Journal(victim.folder / "journal.jsonl").read("start")
+    assert [line["batch"] > 0 for line in starts] == [False, True]  # from its checkpoint, not from the start
+    undisturbed = make_job(victim.config, out=tmp_path / "undisturbed")
+    run_job(undisturbed)
+    ours, theirs = without_seconds(victim.folder), without_seconds(undisturbed.folder)
+    assert ours == theirs
+    models = [(folder / "model.safetensors").read_bytes() for folder in (victim.folder, undisturbed.folder)]
+    assert models[0] == models[1]
+
+
+def test_a_cluster_of_its_own_comes_and_goes(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+    import ray
+
+    done = make_job(tiny_config(method="er-fifo"))
+    long = make_job(tiny_config(seed=1, train_per_class=300))
+    outcomes = ray_executor(device="cpu", per_device=2)([done, long])
+    job, outcome = next(outcomes)
+    assert (job, outcome.status) == (done, "done")
+    wait_for(lambda: Journal(long.folder / "journal.jsonl").read("train"))
+    outcomes.close()  # as Ctrl-C does
+    assert not ray.is_initialized()
+    state = RunFolder(long.folder).load_checkpoint()
+    assert state is not None
+    assert state["done"] > 0
+    assert RunFolder(long.folder).result() is None
+
+
+def test_what_is_refused(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+    with pytest.raises(InputError, match="at least 1; given 0"):
+        ray_executor(per_device=0)

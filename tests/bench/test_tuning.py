@@ -1,0 +1,94 @@
+"""The grid search: every combination, ranked by held-out images alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from climb.bench.executors import Executor
+from climb.bench.laboratory import carry_out
+from climb.bench.plan import make_plan
+from climb.bench.tuning import parse_over, rank, tuning_grid, with_settings
+from climb.config import Execution, RunConfig
+from climb.errors import InputError
+
+MakeConfig = Callable[..., RunConfig]
+
+
+def test_settings_by_name_and_by_symbol() -> None:
+    over = parse_over(["lr=0.1,0.3", "lambda=2", "M=4,6", "prune=anchor,selective", "train_aligner=false", "L=5"])
+    assert over == {
+        "lr": (0.1, 0.3),
+        "alignment_weight": (2.0,),
+        "images_per_centroid": (4, 6),
+        "prune": ("anchor", "selective"),
+        "train_aligner": (False,),
+        "stm_centroids": (5,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "nothing to tune"),
+        (["lr"], "NAME=VALUE"),
+        (["lr="], "NAME=VALUE"),
+        (["lrr=0.1"], "did you mean 'lr'"),
+        (["lr=a"], "lr takes numbers; given 'a'"),
+        (["M=1.5"], "images_per_centroid takes whole numbers"),
+        (["train_aligner=maybe"], "true or false"),
+        (["lambda=1", "alignment_weight=2"], "twice"),
+        (["method=climb"], "unknown setting 'method'"),
+    ],
+)
+def test_settings_that_are_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_over(texts)
+
+
+def test_an_impossible_combination_is_refused_before_any_run(tiny_config: MakeConfig) -> None:
+    with pytest.raises(InputError, match=r"K \* M \+ L <= N"):
+        with_settings(tiny_config(), {"images_per_centroid": 50})
+    with pytest.raises(InputError, match="prune"):
+        with_settings(tiny_config(), {"prune": "sideways"})
+
+
+def test_the_ranking_is_by_validation_accuracy(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
+    config, over = tiny_config(method="er-fifo"), parse_over(["lr=0.01,0.3", "b_s=10"])
+    grid = tuning_grid(config, over, seeds=(0, 1))
+    plan = make_plan([grid], tmp_path)
+    assert len(plan.runs) == 4
+    carry_out(plan.jobs(Execution(device="cpu")), here, metric="validation_accuracy")
+    # Test accuracies that would turn the ranking round, were they looked at.
+    for number, run in enumerate(plan.runs.values()):
+        path = run.folder / "result.json"
+        result = json.loads(path.read_text())
+        low = run.config.learner.lr == 0.01
+        result |= {"validation_accuracy": (20.0 if low else 10.0) + number, "final_accuracy": 0.0 if low else 99.0}
+        path.write_text(json.dumps(result))
+    best, other = rank(grid, plan, over)
+    assert best.settings == {"lr": 0.01, "stream_batch": 10}
+    assert best.seeds == 2
+    assert (best.validation_accuracy, other.validation_accuracy) == (21.0, 12.0)
+
+
+def test_combinations_without_a_run_come_last(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
+    over = parse_over(["lr=0.01,0.3"])
+    grid = tuning_grid(tiny_config(method="er-fifo"), over, seeds=(0,))
+    plan = make_plan([grid], tmp_path)
+    carry_out(plan.jobs(Execution(device="cpu"))[1:], here)
+    first, last = rank(grid, plan, over)
+    assert (first.settings, first.seeds) == ({"lr": 0.3}, 1)
+    assert (last.settings, last.seeds, last.validation_accuracy) == ({"lr": 0.01}, 0, None)
+
+
+def test_nothing_held_out_nothing_to_rank(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
+    over = parse_over(["lr=0.01"])
+    grid = tuning_grid(tiny_config(method="er-fifo", train_per_class=9), over, seeds=(0,))
+    plan = make_plan([grid], tmp_path)
+    carry_out(plan.jobs(Execution(device="cpu")), here)
+    with pytest.raises(InputError, match="too small to hold out"):
+        rank(grid, plan, over)
