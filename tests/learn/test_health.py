@@ -60,13 +60,16 @@ def test_a_panel_is_spread_over_the_memory(engine: Engine) -> None:
     assert choose_panel(engine, Constant(), STORED[:1]) is None
 
 
-def test_drift_is_the_cosine_distance_moved(engine: Engine) -> None:
+def test_drift_is_the_way_moved_as_a_share_of_that_to_another_image(engine: Engine) -> None:
     encoder = Pixels()
     panel = panel_of(engine, encoder)
-    assert drift(engine, encoder, panel) == pytest.approx(0, abs=1e-6)
+    cosines = panel.features @ panel.features.T
+    apart = float(1 - cosines[~torch.eye(PANEL, dtype=torch.bool)].mean())
+    assert drift(engine, encoder, panel) == pytest.approx(0, abs=1e-4)
     for angle in (0.3, math.pi / 2, math.pi):
         encoder.angle = angle
-        assert drift(engine, encoder, panel) == pytest.approx(1 - math.cos(angle), abs=1e-5)
+        assert drift(engine, encoder, panel) == pytest.approx((1 - math.cos(angle)) / apart, rel=1e-3)
+    assert drift(engine, Constant(), panel_of(engine, Constant())) == 0  # one point cannot move from another
 
 
 def test_alignment_and_uniformity_of_one_point_and_of_a_network(engine: Engine) -> None:
@@ -105,4 +108,5 @@ def test_warnings_say_what_to_do_once() -> None:
     (drifted,) = dog.check({"embedding_spread": 0.01, "drift": 0.9})
     assert "embed again" in drifted
     assert dog.check({"embedding_spread": 0.5, "drift": 0.9}) == []
+    assert Watchdog().check({"embedding_spread": 0.5, "drift": 0.9}, young=True) == []
     assert len(dog.check({"embedding_spread": 0.01, "drift": 0.1})) == 1  # it had been well in between

@@ -54,3 +54,11 @@ def test_a_half_written_end_does_no_harm(tmp_path: Path) -> None:
 def test_a_list_shorter_than_the_checkpoint_counts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ClimbError, match="names 0 learned images, the checkpoint counts 3"):
         KnownImages(tmp_path / "k", 3)
+
+
+def test_asking_without_claiming_takes_no_note(tmp_path: Path) -> None:
+    first = KnownImages(tmp_path / "k", 0)
+    assert [first.is_new(3), first.is_new(3), first.claim(3), first.is_new(3)] == [True, True, True, False]
+    first.learned(3)
+    first.write()
+    assert not KnownImages(tmp_path / "k", 1).is_new(3)

@@ -15,7 +15,7 @@ from climb.engine.step import frozen_statistics
 from climb.seeds import torch_generator
 
 PANEL = 64  # stored images that are looked at
-DRIFTED = 0.5  # mean cosine distance between two checkpoints: nothing embedded before means much any more
+DRIFTED = 0.5  # half the way from one image to another, between two checkpoints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,9 +52,14 @@ def measure(engine: Engine, encoder: nn.Module, panel: Panel) -> dict[str, float
 
 
 def drift(engine: Engine, encoder: nn.Module, panel: Panel) -> float:
-    """Mean cosine distance between what the encoder makes of a panel now and what it made of it then."""
+    """How far the features of a panel have moved since it was chosen, as a share of the way from one image to another.
+
+    At 1, what was embedded then is no nearer to its own image than to any other. Both ways are mean cosine distances.
+    """
     now = _features(engine, encoder, engine.augment.plain(panel.images))
-    return float(1 - (now * panel.features).sum(dim=1).mean())
+    moved = 1 - (now * panel.features).sum(dim=1).mean()
+    apart = torch.pdist(panel.features).square().mean() / 2  # of unit vectors, half the squared distance is 1 - cosine
+    return float(moved.clamp(min=0) / apart.clamp(min=1e-3))
 
 
 @torch.no_grad()
@@ -70,8 +75,8 @@ class Watchdog:
     def __init__(self) -> None:
         self._ill: set[str] = set()
 
-    def check(self, values: dict[str, float | None]) -> list[str]:
-        """What to tell a person about the numbers of a journal line.
+    def check(self, values: dict[str, float | None], *, young: bool = False) -> list[str]:
+        """What to tell a person about the numbers of a journal line. Features of a young network move, and should.
 
         >>> dog = Watchdog()
         >>> [len(dog.check({"embedding_spread": spread})) for spread in (0.9, 0.01, 0.01, 0.9, 0.01)]
@@ -87,9 +92,10 @@ class Watchdog:
             ),
             (
                 "drift",
-                _number(values, "drift", 0.0) > DRIFTED,
-                "the features of stored images have moved far since the last checkpoint: embed again what was embedded "
-                "before. If this goes on, lower --lr or raise --alignment-weight, in another folder",
+                _number(values, "drift", 0.0) > DRIFTED and not young,
+                "the features of stored images have moved far between two checkpoints: embed again what was embedded "
+                "before. If this goes on, start again in another folder with a lower --lr or a larger "
+                "--alignment-weight",
             ),
         ):
             if ill and kind not in self._ill:

@@ -63,8 +63,13 @@ class KnownImages:
                 self._recent.clear()
             return True
 
+    def is_new(self, identity: int) -> bool:
+        """Whether an image is new; it stays so, which takes no memory: for sources that name each image once."""
+        with self._lock:
+            return identity not in self._recent and not self._holds(identity)
+
     def learned(self, identity: int) -> None:
-        """An image that was claimed is in the model now."""
+        """An image is in the model now."""
         self._unwritten.append(identity)
 
     def write(self) -> int:

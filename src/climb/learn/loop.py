@@ -31,6 +31,7 @@ from climb.sources import Item, PassedOver, Source
 
 PATIENCE = 0.25  # seconds after which a loop that waits for images looks at the clock and at signals
 IDLE_SECONDS = 2.0  # without an image after which those that wait for their mini-batch to fill are learned as they are
+YOUTH = 10  # times as many images as the memory holds: until then features move, as they should
 log = logging.getLogger("climb.learn")
 
 
@@ -98,10 +99,11 @@ class Learning:
         self._write_line("start", source=source.name, rereadable=source.rereadable, versions=versions(self.device))
         size, waiting, arrived = self.config.learner.stream_batch, list[Item](), time.monotonic()
         waits = source.endless or not source.rereadable
+        claim = self.known.claim if waits else self.known.is_new
         with (
             stop_on_signal() as stop,
             LiveLine(f"learning from {source.name}") as line,
-            closing(source.arrivals(patience=PATIENCE, claim=self.known.claim)) as arrivals,
+            closing(source.arrivals(patience=PATIENCE, claim=claim)) as arrivals,
         ):
             for arrival in arrivals:
                 now = time.monotonic()
@@ -195,7 +197,8 @@ class Learning:
         if self._tracker is not None:
             numbers = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
             self._tracker.log(numbers, budget.images)
-        for warning in self._watchdog.check(values):
+        young = memory is not None and budget.images < YOUTH * memory.capacity
+        for warning in self._watchdog.check(values, young=young):
             log.warning("after %d images: %s", budget.images, warning)
             self._write_line("warning", text=warning)
         rate = values["images_per_second"]

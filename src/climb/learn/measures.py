@@ -13,7 +13,7 @@ MEASURES = {
     "effective_rank": "Dimensions that the embeddings really use.",
     "view_alignment": "Squared distance of two views of a stored image, unit features: low is good.",
     "uniformity": "Log of the mean Gaussian potential of unit features of stored images: low is good, 0 is one point.",
-    "drift": "Cosine distance that features of stored images moved between the last two checkpoints.",
+    "drift": "Way that features of stored images moved between the last two checkpoints; 1 is that to another image.",
     "novelty_rate": "Share of images since the last line that opened a place of their own in the memory.",
     "threshold": "Cosine distance from which an image is novel.",
     "stored": "Images in the memory.",
