@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import tarfile
 import threading
@@ -21,6 +22,7 @@ from PIL import Image
 from climb.errors import ClimbError, InputError
 from climb.learn import MEASURES, learn
 from climb.learn.journal import LongJournal
+from climb.learn.sizes import SIZES
 from climb.nets import load_encoder
 from climb.runs import RunFolder
 
@@ -219,6 +221,20 @@ def test_without_the_library_the_extra_is_named(small: Small, tmp_path: Path, mo
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r'pip install "climb-ssl\[track\]"'):
         learn(pictures(1), out=tmp_path / "out", **small, track="wandb")
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[2] / "docs" / "your-own-images.md"
+    text = page.read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(example, page.name, "exec"), {"__name__": "guide"})
+    assert (tmp_path / "learner" / "model.safetensors").exists()
+    for name, size in SIZES.items():
+        assert (
+            f"| `{name}` | {size.backbone} | {size.image_size} | {size.replay_batch} | {size.passes} "
+            f"| {size.capacity} |"
+        ) in text
 
 
 # -- trackers --------------------------------------------------------------------------------------------------------
