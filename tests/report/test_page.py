@@ -247,6 +247,39 @@ def test_colours_of_every_drawn_class_are_defined(make_run: MakeRun) -> None:
         assert style.count(f"{variable}: light-dark(") == 1, variable
 
 
+def test_stream_without_labels_and_with_parts_missing(make_run: MakeRun) -> None:
+    config = {"config": {"learner": {"method": "climb"}, "stream": {"tasks": 0}}, "config_hash": "0"}
+    lines = [
+        {
+            "batch": n,
+            "event": "train",
+            "time": 1.0,
+            "images": 10 * n,
+            "objective": 1.5,
+            "stored": n,
+            "novelty_rate": 0.5,
+        }
+        for n in (1, 2)
+    ]
+    warning = {"batch": 2, "event": "warning", "text": "the network has collapsed: lower --lr"}
+    folder = make_run(config=config, journal=[*lines, warning], result=None)
+    (folder / "journal.1.jsonl").write_text(json.dumps({**lines[0], "batch": 0}) + "\n")
+    page = page_of(folder)
+    assert h1(page) == "climb on run"
+    assert cards(page) == {"Images": "20", "Stored": "2", "Loss": "1.500"}
+    assert charts(page) == ["Images stored", "Loss of the objective", "Images", "Novelty rate"]
+    assert "After 2 mini-batches: the network has collapsed: lower --lr" in text_of(page)
+    assert "What was learned" not in headings(page)
+    (chart,) = (svg for svg in page.iter("svg") if svg.get("aria-label") == "Images stored")
+    assert len(chart.findall("circle")) == 3  # the older part of the journal counts
+
+
+def test_a_memory_that_cannot_be_read_is_no_reason_for_no_page(make_run: MakeRun) -> None:
+    folder = make_run()
+    (folder / "memory.safetensors").write_bytes(b"not a safetensors file")
+    assert "keeps no picture of the memory" in text_of(page_of(folder))
+
+
 def test_verb_says_where_the_page_is(make_run: MakeRun, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = make_run()
     tyro.cli(report, args=[str(folder)])

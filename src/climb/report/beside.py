@@ -68,7 +68,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _numbers(records: Sequence[Record], names: Sequence[str]) -> str:
-    rows = [["run", *(record.title for record in records)]]
+    rows = [["Method", *(record.method for record in records)], ["Data", *(record.data for record in records)]]
     results = [record.result or {} for record in records]
     for key, (name, form) in NUMBERS.items():
         if any(result.get(key) is not None for result in results):

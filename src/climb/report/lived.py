@@ -33,7 +33,7 @@ MEMORY = (
     ),
     Plot(title="Novelty threshold (cosine distance)", curves={"threshold": "threshold"}),
     Plot(
-        title="Images that opened a centroid, and centroids evicted, cumulative",
+        title="New centroids and evictions, cumulative",
         curves={"novel": "novel", "evicted": "evicted"},
     ),
 )

@@ -56,14 +56,17 @@ class Record:
     @property
     def title(self) -> str:
         """The run in one line."""
-        learner = self.config.get("learner", {})
-        said = learner.get("method", "climb")
-        if "preset" in learner:
-            said += f" ({learner['preset']})"
-        said += f" on {self.data}"
+        said = f"{self.method} on {self.data}"
         if self.tasks:
             said += f", {self.tasks} {'task' if self.tasks == 1 else 'tasks'}"
         return f"{said}, seed {self.config['seed']}" if "seed" in self.config else said
+
+    @property
+    def method(self) -> str:
+        """What learned, and by which preset."""
+        learner = self.config.get("learner", {})
+        name = str(learner.get("method", "climb"))
+        return f"{name} ({learner['preset']})" if "preset" in learner else name
 
     @property
     def data(self) -> str:
