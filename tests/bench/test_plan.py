@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from climb.bench.estimate import Clock, work_of
-from climb.bench.executors import Job, run_job
+from climb.bench.executors import run_job
 from climb.bench.grids import Request, build_grid
 from climb.bench.plan import finished_runs, make_plan, refreshed
 from climb.config import Execution, RunConfig
@@ -58,12 +58,25 @@ def test_how_runs_stand(tmp_path: Path) -> None:
     assert other.placed(grid)[0].result == placed.result
 
 
-def test_reused_folders_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere is no folder"):
+def test_reused_folders_must_hold_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere"):
         make_plan([build_grid("table-regular", TINY)], tmp_path, reuse=[tmp_path / "nowhere"])
-    (tmp_path / "result.json").write_text('{"half')
-    with pytest.raises(InputError, match=r"cannot read .*result\.json"):
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(InputError, match="not a whole run folder"):
         finished_runs([tmp_path])
+
+
+def test_a_run_of_an_older_version_is_the_run_it_was(tmp_path: Path) -> None:
+    """It was written before there was a setting, and had what is the default now."""
+    grid = build_grid("table-regular", Request(scale="tiny", methods=("er-fifo",), seeds=(0,), tasks=(20,)))
+    (job,) = make_plan([grid], tmp_path).jobs(CPU)
+    run_job(job)
+    path = job.folder / "config.json"
+    written = json.loads(path.read_text())
+    assert written["config"]["learner"].pop("memory_faults") is False
+    written["config_hash"] = "0" * 16
+    path.write_text(json.dumps(written))
+    assert finished_runs([tmp_path]) == {job.config.config_hash(): job.folder}
 
 
 def test_work_of_the_paper() -> None:
@@ -92,8 +105,3 @@ def test_finished_runs_set_the_clock(tiny_config: Callable[..., RunConfig]) -> N
 def test_a_plan_of_unknown_images_says_so(tmp_path: Path) -> None:
     plan = make_plan([build_grid("table-pruning", Request(dataset="folder"))], tmp_path)
     assert "not known" in plan.describe("cpu")
-
-
-def test_a_result_that_is_not_a_runs_is_passed_over(tmp_path: Path, make_job: Callable[..., Job]) -> None:
-    (tmp_path / "result.json").write_text(json.dumps({"something": "else"}))
-    assert finished_runs([tmp_path]) == {}

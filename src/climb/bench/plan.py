@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from climb.bench.cell import Placed
+from climb.bench.collect import Found, find_runs
 from climb.bench.estimate import Clock, say_seconds, work_of
 from climb.bench.executors.job import ERROR_FILE, Job
 from climb.bench.grids import Grid
-from climb.config import Execution, RunConfig, to_dict
-from climb.errors import InputError
+from climb.config import Execution, RunConfig, from_dict, to_dict
 from climb.runs import RunFolder
 
 
@@ -71,16 +70,21 @@ class Plan:
 
     def placed(self, grid: Grid) -> list[Placed]:
         """The finished runs of a grid, each at its places."""
-        results: dict[str, dict[str, Any] | None] = {}
-        found = []
-        for entry in grid.entries:
-            key = entry.config.config_hash()
-            if key not in results:
-                results[key] = RunFolder(self.runs[key].folder).result()
-            result = results[key]
+        runs = self.finished(grid)
+        return [
+            Placed(row=entry.row, column=entry.column, result=run.result, config=run.config)
+            for entry in grid.entries
+            if (run := runs.get(entry.config.config_hash())) is not None
+        ]
+
+    def finished(self, grid: Grid) -> dict[str, Found]:
+        """The finished runs of a grid, each once, by configuration hash."""
+        found: dict[str, Found] = {}
+        for key in dict.fromkeys(entry.config.config_hash() for entry in grid.entries):
+            run = self.runs[key]
+            result = RunFolder(run.folder).result()
             if result is not None:
-                config = to_dict(entry.config.resolved())
-                found.append(Placed(row=entry.row, column=entry.column, result=result, config=config))
+                found[key] = Found(path=run.folder, result=result, config=to_dict(run.config.resolved()))
         return found
 
     def _finished(self) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
@@ -122,19 +126,15 @@ def status_of(folder: Path) -> str:
 
 
 def finished_runs(folders: Sequence[Path]) -> dict[str, Path]:
-    """Finished runs anywhere below some folders, by configuration hash."""
-    found: dict[str, Path] = {}
-    for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"{folder} is no folder; --reuse takes folders that hold finished runs")
-        for path in sorted(folder.rglob("result.json")):
-            try:
-                key = json.loads(path.read_text(encoding="utf-8")).get("config_hash")
-            except (OSError, json.JSONDecodeError) as error:
-                raise InputError(f"cannot read {path}: {error}") from error
-            if key:
-                found.setdefault(str(key), path.parent)
-    return found
+    """Finished runs anywhere below some folders, by configuration hash.
+
+    The hash is taken anew from the configuration: one that an older version wrote may know fewer settings, all of
+    which it had at what is now their default.
+    """
+    return {
+        from_dict(RunConfig, run.config).config_hash(): run.path
+        for run in reversed(find_runs(folders) if folders else [])
+    }
 
 
 def refreshed(plan: Plan) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from climb.bench.cell import Against, Table, build_table
+from climb.bench.figures import FIGURES, draw_figure
 from climb.bench.grids import Grid
 from climb.bench.plan import Plan
 from climb.bench.render import SUFFIXES, render
@@ -15,8 +16,11 @@ WRITTEN = ("markdown", "latex", "csv", "html")
 
 def publish(grid: Grid, plan: Plan, folder: Path, *, against: Against | None = None, mix: bool = False) -> Table:
     """Fill the grid's table with the runs that are finished and write it into ``folder``, as table.md, .tex, .csv and
-    .html."""
+    .html; a figure's grid is drawn there too."""
     table = build_table(grid.layout, plan.placed(grid), against=against, mix=mix)
     for form in WRITTEN:
         write_text(folder / f"table.{SUFFIXES[form]}", render(table, form))
+    runs = list(plan.finished(grid).values())
+    if grid.name in FIGURES and runs:
+        draw_figure(grid.name, runs, folder)
     return table

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from climb.config import Execution
-from climb.errors import ClimbError
+from climb.errors import ClimbError, InputError
 
 
 def bench(
@@ -83,6 +83,8 @@ def bench(
         console.print(table)
         console.print("run one: climb bench GRID --dataset cifar100; rehearse it: climb bench GRID --scale tiny")
         return
+    if seeds is not None and seeds < 1:
+        raise InputError(f"--seeds must be at least 1; given {seeds}")
     request = Request(
         dataset=dataset,
         methods=methods,

@@ -1,0 +1,106 @@
+"""`climb bench` and `climb tune` as people type them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climb.bench.grids import GRIDS, Request
+from climb.bench.grids.configure import configure
+from climb.recipes import RECIPES
+
+Command = Callable[..., Any]
+
+
+def test_without_a_name_the_grids_are_listed(climb: Command) -> None:
+    said = climb("bench")
+    assert said.code == 0
+    assert all(name in said.out for name in GRIDS)
+
+
+def test_a_plan_of_the_paper(climb: Command, tmp_path: Path) -> None:
+    said = climb("bench", "table-regular", "table-forgetting", "--plan", "--device", "cpu", "--out", tmp_path / "out")
+    assert said.code == 0
+    # 22 rows and columns of 5 seeds; forgetting is free.
+    assert "110 runs (0 done), 110 to do: 4,950,000 stream images, 409,860,000 backward passes; about" in said.out
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("table-reguler",), "did you mean 'table-regular'"),
+        (("table-regular", "--methods", "clim"), "did you mean 'climb'"),
+        (("table-regular", "--address", "auto"), "--address is for --executor ray"),
+        (("table-regular", "--slurm", "a=b"), "--slurm is for --executor slurm"),
+        (("table-regular", "--executor", "slurm", "--slurm", "gpu"), "NAME=VALUE"),
+        (("table-regular", "--executor", "slurm", "--per-device", "2"), "--per-device is for"),
+        (("table-regular", "--per-device", "0"), "at least 1"),
+        (("table-regular", "--reuse", "nowhere"), "nowhere"),
+        (("table-regular", "--device", "gpu"), "unknown device 'gpu'"),
+        (("table-regular", "--seeds", "0"), "--seeds must be at least 1"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(climb: Command, arguments: tuple[str, ...], message: str) -> None:
+    said = climb("bench", *arguments)
+    assert said.code == 2
+    assert message in said.err
+    assert not Path("bench").exists()
+
+
+def test_tune_refuses_what_it_cannot_tune(climb: Command) -> None:
+    for arguments, message in (
+        (("demo",), "nothing to tune"),
+        (("demo", "--over", "lrr=1"), "did you mean 'lr'"),
+        (("demo", "--over", "lr=0.1", "--seeds", "0"), "--seeds must be at least 1"),
+        (("demo", "--over", "lr=-1"), "lr must be above 0"),
+    ):
+        said = climb("tune", *arguments)
+        assert said.code == 2
+        assert message in said.err
+
+
+@pytest.mark.slow
+def test_tune(climb: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RECIPES, "small", lambda: configure(Request(scale="tiny"), seed=0, tasks=20))
+    command = ("tune", "small", "--method", "er-fifo", "--over", "lr=0.05,0.3", "M=4,6", "--device", "cpu")
+    said = climb(*command, "--out", tmp_path)
+    assert said.code == 0, said.err
+    assert "4 combinations of lr, images_per_centroid" in said.out
+    written = json.loads((tmp_path / "ranking.json").read_text())
+    assert (written["metric"], written["method"]) == ("validation_accuracy", "er-fifo")
+    accuracies = [one["validation_accuracy"] for one in written["ranking"]]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert len(accuracies) == 4
+    assert "final_accuracy" not in json.dumps(written)
+    results = [json.loads((Path(one["folders"][0]) / "result.json").read_text()) for one in written["ranking"]]
+    assert [result["validation_accuracy"] for result in results] == accuracies
+    assert [one["settings"]["lr"] for one in written["ranking"]] == [
+        json.loads((Path(one["folders"][0]) / "config.json").read_text())["config"]["learner"]["lr"]
+        for one in written["ranking"]
+    ]
+    again = climb(*command, "--out", tmp_path)
+    assert again.code == 0
+    assert "4 runs (4 done), 0 to do" in again.out
+
+
+@pytest.mark.slow
+def test_a_failed_run_is_listed_and_the_table_printed_all_the_same(
+    climb: Command, tmp_path: Path, picture: Callable[..., Path]
+) -> None:
+    """A dataset that is too small for its tasks: every run fails, the next command tries again."""
+    picture(tmp_path / "images" / "a" / "1.png")
+    command = ("bench", "table-pruning", "--dataset", "folder", "--data", tmp_path / "images", "--methods", "climb")
+    said = climb(*command, "--tasks", 2, "--seeds", 1, "--device", "cpu", "--out", tmp_path / "out")
+    assert said.code == 1
+    assert re.search(r"failed: Anchor, 2 tasks, seed 0: ", said.out)
+    assert "1 of 1 runs are not finished" in said.err
+    (error,) = (tmp_path / "out").glob("runs/*/error.txt")
+    assert error.stat().st_size > 0
+    again = climb(*command, "--tasks", 2, "--seeds", 1, "--device", "cpu", "--out", tmp_path / "out")
+    assert "1 runs (0 done, 1 failed before), 1 to do" in again.out
