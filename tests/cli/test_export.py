@@ -10,6 +10,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from climb import Climb
+
 Command = Callable[..., Any]
 
 
@@ -47,12 +49,21 @@ def test_help(climb: Command, verb: str) -> None:
     assert "MODEL" in said.out
 
 
-def test_bad_input(climb: Command, run: Path) -> None:
+@pytest.fixture
+def saved() -> Path:
+    """What a learner saved, in a folder as training leaves it."""
+    images = np.random.default_rng(0).integers(0, 256, (30, 16, 16, 3), dtype=np.uint8)
+    learner = Climb(capacity=60, backbone="micro", replay_batch=8, device="cpu").partial_fit(images)
+    learner.save(Path("run/model.safetensors"))
+    return Path("run")
+
+
+def test_bad_input(climb: Command, saved: Path) -> None:
     for arguments, complaint in (
         (["nowhere"], "nowhere does not exist"),
-        ([run, "--out", run], "run is not empty and holds no export"),
-        ([run, "--format", "torchscript"], "torchscript"),
-        ([run, "--push", "encoder"], "is called OWNER/NAME; given 'encoder'"),
+        ([saved, "--out", saved], "run is not empty and holds no export"),
+        ([saved, "--format", "torchscript"], "torchscript"),
+        ([saved, "--push", "encoder"], "is called OWNER/NAME; given 'encoder'"),
     ):
         said = climb("export", *arguments)
         assert said.code == 2
@@ -60,8 +71,8 @@ def test_bad_input(climb: Command, run: Path) -> None:
     assert not Path("run/export").exists()
 
 
-def test_a_push_that_fails_leaves_the_export(climb: Command, run: Path) -> None:
-    said = climb("export", run, "--push", "someone/encoder")  # no network in these tests
+def test_a_push_that_fails_leaves_the_export(climb: Command, saved: Path) -> None:
+    said = climb("export", saved, "--push", "someone/encoder")  # no network in these tests
     assert said.code == 1
     assert "nothing was uploaded to someone/encoder" in said.err
     assert Path("run/export/model.safetensors").is_file()

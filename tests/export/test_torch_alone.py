@@ -47,10 +47,18 @@ for folder in sys.argv[1:]:
 """
 
 
-def test_the_same_features_without_climb(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "networks",
+    [
+        [("micro", 16), ("resnet18", 32)],
+        pytest.param([("resnet34", 32), ("resnet50", 72), ("vit-tiny", 32)], marks=pytest.mark.slow),
+    ],
+    ids=["small", "large"],
+)
+def test_the_same_features_without_climb(tmp_path: Path, networks: list[tuple[str, int]]) -> None:
     folders = []
     expected = {}
-    for backbone, side in (("micro", 16), ("resnet18", 32), ("resnet50", 72), ("vit-tiny", 32)):
+    for backbone, side in networks:
         place = tmp_path / backbone
         save_encoder(place / "model.safetensors", trained_like(backbone, side))
         model = open_model(place / "model.safetensors", device="cpu")
