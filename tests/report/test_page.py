@@ -258,6 +258,7 @@ def test_stream_without_labels_and_with_parts_missing(make_run: MakeRun) -> None
             "objective": 1.5,
             "stored": n,
             "novelty_rate": 0.5,
+            "heat": 1,
         }
         for n in (1, 2)
     ]
@@ -267,7 +268,7 @@ def test_stream_without_labels_and_with_parts_missing(make_run: MakeRun) -> None
     page = page_of(folder)
     assert h1(page) == "climb on run"
     assert cards(page) == {"Images": "20", "Stored": "2", "Loss": "1.500"}
-    assert charts(page) == ["Images stored", "Loss of the objective", "Images", "Novelty rate"]
+    assert charts(page) == ["Images stored", "Loss of the objective", "Share of images that are novel", "Heat"]
     assert "After 2 mini-batches: the network has collapsed: lower --lr" in text_of(page)
     assert "What was learned" not in headings(page)
     (chart,) = (svg for svg in page.iter("svg") if svg.get("aria-label") == "Images stored")

@@ -74,7 +74,7 @@ def test_a_stream_of_ones_own(client: TestClient, own_stream: Path) -> None:
     assert "Learning from a stream: 59 mini-batches" in text
     assert "the network has &lt;collapsed&gt;" in text
     assert "<h2>What was learned</h2>" not in text
-    assert 'aria-label="Novelty rate"' in text
+    assert 'aria-label="Share of images that are novel"' in text
     assert "climb learn photos --out here" in text
     assert client.get("/api/memory/photos").json()["parts"]["remembered"].count("keeps no picture") == 1
 

@@ -43,10 +43,18 @@ TRAINING = (
     Plot(title="Alignment loss, before its weight", curves={"alignment": "alignment"}, from_zero=False),
     Plot(title="Effective rank of the embeddings", curves={"effective_rank": "rank"}),
     Plot(title="Spread of the embeddings", curves={"embedding_spread": "spread"}),
+    Plot(title="Distance of two views, low is good", curves={"view_alignment": "distance"}),
+    Plot(title="Uniformity, low is good", curves={"uniformity": "uniformity"}, from_zero=False),
+    Plot(title="Drift of the stored images' features", curves={"drift": "drift"}),
+    Plot(title="Share of images that are novel", curves={"novelty_rate": "novel"}),
+    Plot(title="Turnover of centroids, as a share of all", curves={"centroid_turnover": "turnover"}),
+    Plot(title="Images per second", curves={"images_per_second": "rate"}),
+    Plot(title="Memory of the process, bytes", curves={"resident_bytes": "bytes"}),
 )
 TOTALS = (("promoted", "promotions"), ("merged", "merges"), ("evicted", "evictions"), ("pruned", "prunes"))
 CHARTED = frozenset(key for plot in (*MEMORY, *FLAT_MEMORY, *TRAINING) for key in plot.curves)
-NOT_CHARTED = frozenset({"batch", "task", "time"})
+NOT_VALUES = frozenset({"batch", "task", "time"})
+TOLD_ELSEWHERE = frozenset({"images", "passed_over", "dropped", "memory_bytes", "occupancy"})
 
 
 def lived(record: Record) -> str:
@@ -94,7 +102,8 @@ def drawn(record: Record, plots: Sequence[Plot]) -> list[str]:
 def _other_keys(record: Record) -> list[str]:
     """Numbers in the journal that no chart is made for, in the order in which they first appear."""
     found = dict.fromkeys(key for line in record.training for key in line)
-    return [key for key in found if key not in CHARTED and key not in NOT_CHARTED and record.has(key)]
+    known = CHARTED | NOT_VALUES | TOLD_ELSEWHERE
+    return [key for key in found if key not in known and record.has(key)]
 
 
 def _words(key: str) -> str:

@@ -22,14 +22,16 @@ def round_ticks(low: float, high: float, *, most: int = 7, whole: bool = False) 
 
 
 def tick_text(value: float, ticks: list[float]) -> str:
-    """A tick with as many decimals as its neighbours need.
+    """A tick with as many decimals as its neighbours need, and short even if it is large.
 
-    >>> tick_text(0.5, [0.0, 0.5, 1.0]), tick_text(4000.0, [0.0, 2000.0, 4000.0])
-    ('0.5', '4,000')
+    >>> tick_text(0.5, [0.0, 0.5, 1.0]), tick_text(4000.0, [0.0, 2000.0, 4000.0]), tick_text(5e5, [0.0, 5e5, 1e6])
+    ('0.5', '4,000', '0.5 M')
     """
     step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(value) or 1.0
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    return f"{value:,.{decimals}f}"
+    largest = max(map(abs, ticks), default=abs(value))
+    size, unit = next((pair for pair in ((1e9, " G"), (1e6, " M")) if largest >= pair[0]), (1.0, ""))
+    decimals = max(0, -math.floor(math.log10(step / size) + 1e-9))
+    return f"{value / size:,.{decimals}f}{unit}"
 
 
 def _step(rough: float) -> float:

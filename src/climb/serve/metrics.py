@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from climb.errors import InputError
-from climb.report.lived import NOT_CHARTED
+from climb.report.lived import NOT_VALUES
 from climb.report.record import Record, is_number
 from climb.serve.watched import WatchedRun
 
@@ -67,7 +67,7 @@ def _values(run: WatchedRun, record: Record) -> Iterable[tuple[str, dict[str, st
     if math.isfinite(run.silence()):
         yield "climb_run_silence_seconds", {}, run.silence()
     yield "climb_batches", {}, float(record.batches)
-    for key in dict.fromkeys(key for line in record.training[-50:] for key in line if key not in NOT_CHARTED):
+    for key in dict.fromkeys(key for line in record.training[-50:] for key in line if key not in NOT_VALUES):
         value = record.latest(key)
         if value is not None:
             yield metric_name(key), {}, float(value)
