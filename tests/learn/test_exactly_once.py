@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,26 @@ def test_again_it_learns_only_what_is_new(fill: Write, small: dict[str, Any], tm
     assert learn(folder, out=tmp_path / "out", **small).passed_over == {"not an image": 1}
     (folder / "bad.png").write_bytes((folder / "00000.png").read_bytes())
     assert learn(folder, out=tmp_path / "out", **small).new_images == 1
+
+
+def test_stopped_by_a_signal_an_iterable_loses_nothing_that_was_taken_from_it(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    given: list[bytes] = []
+
+    def images() -> Iterator[np.ndarray]:
+        generator = np.random.default_rng(0)
+        while True:
+            picture = generator.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            given.append(picture.transpose(2, 0, 1).tobytes())
+            if len(given) == 57:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield picture
+
+    with pytest.raises(Interrupted):
+        learn(images(), out=tmp_path / "out", **{**small, "budget": 500}, method="er-fifo")
+    assert 57 <= len(given) < 500
+    assert stored_images(tmp_path / "out") == sorted(given)
 
 
 FILLER = """

@@ -262,6 +262,8 @@ def test_wandb_gets_the_numbers_of_the_journal(small: Small, tmp_path: Path, mon
     monkeypatch.setenv("WANDB_SILENT", "true")
     learn(pictures(60), out=tmp_path / "out", **small, track="wandb", journal_seconds=0.0)
     (run,) = (tmp_path / "out" / "wandb").glob("offline-run-*/run-*.wandb")
-    content = run.read_bytes()
-    assert b"effective_rank" in content
-    assert b"novelty_rate" in content
+    deadline = time.monotonic() + 20  # it is written by another process, which may take its time
+    while b"novelty_rate" not in run.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert b"novelty_rate" in run.read_bytes()
+    assert b"effective_rank" in run.read_bytes()

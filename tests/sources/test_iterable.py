@@ -90,6 +90,12 @@ def test_what_cannot_be_opened(text: str, options: dict[str, Any], message: str)
         open_source(text, image_size=16, **options)
 
 
+def test_one_image_file(draw: Draw, tmp_path: Path) -> None:
+    source = open_source(draw(tmp_path / "a.png"), image_size=16)
+    assert len(list(source)) == 1
+    assert source.rereadable
+
+
 def test_a_file_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(InputError, match="is a file of another kind"):

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import asdict
+from threading import Event
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from climb.runs.versions import versions
 from climb.sources import Item, PassedOver, Source
 
 PATIENCE = 0.25  # seconds after which a loop that waits for images looks at the clock and at signals
-IDLE_SECONDS = 2.0  # without an image after which those that wait for their mini-batch to fill are learned as they are
+IDLE_SECONDS = 5.0  # without an image after which those that wait for their mini-batch to fill are learned as they are
 YOUTH = 10  # times as many images as the memory holds: until then features move, as they should
 log = logging.getLogger("climb.learn")
 
@@ -100,10 +101,11 @@ class Learning:
         size, waiting, arrived = self.config.learner.stream_batch, list[Item](), time.monotonic()
         waits = source.endless or not source.rereadable
         claim = self.known.claim if waits else self.known.is_new
+        ending = Event()
         with (
             stop_on_signal() as stop,
             LiveLine(f"learning from {source.name}") as line,
-            closing(source.arrivals(patience=PATIENCE, claim=claim)) as arrivals,
+            closing(source.arrivals(patience=PATIENCE, claim=claim, ending=ending)) as arrivals,
         ):
             for arrival in arrivals:
                 now = time.monotonic()
@@ -117,9 +119,12 @@ class Learning:
                     self._learn(waiting)
                     waiting = []
                 if stop.asked:
-                    break
+                    # What was read and cannot be read again is learned yet; the rest is found again the next time.
+                    if source.rereadable or source.live or arrival is None:
+                        break
+                    ending.set()
                 self._keep_books(source, line)
-            # Stopped, what can be asked for again is left for the next sitting, which then has the same mini-batches.
+            # Left to the next sitting where that is possible: it then has the mini-batches of one that never stopped.
             if waiting and not (stop.asked and source.rereadable):
                 self._learn(waiting)
             self._record(source, line)
@@ -167,7 +172,8 @@ class Learning:
             return
         loss = float(self._loss) / batches
         self._check_finite()
-        state = health(observation.embeddings)
+        # A mini-batch of an image or two, before there is anything to replay, says nothing about the network.
+        state = health(observation.embeddings) if len(observation.embeddings) >= 8 else None
         summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
         moved = {name: self.tally[name] - self._line_tally[name] for name in ("novel", "evicted", "merged")}
@@ -180,8 +186,8 @@ class Learning:
             "dropped": source.dropped,
             "objective": loss,
             "alignment": float(observation.alignment),
-            "embedding_spread": state.spread,
-            "effective_rank": state.effective_rank,
+            "embedding_spread": None if state is None else state.spread,
+            "effective_rank": None if state is None else state.effective_rank,
             **({} if self._panel is None else measure(self.engine, encoder, self._panel)),
             "drift": self._drift,
             "novelty_rate": moved["novel"] / images,

@@ -139,6 +139,8 @@ def learn(
             learning = Learning(config, execution, folder, journal_seconds=journal_seconds, tracker=tracker)
             before = learning.engine.budget.images
             learning.follow(source)
+    if learning.engine.budget.images == 0 and not learning.passed_over:
+        log.warning("no image was found in %s", source.name)
     memory = learning.engine.parts.memory
     return Learned(
         folder=folder.path,

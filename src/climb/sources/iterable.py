@@ -28,12 +28,12 @@ def read_iterable(images: Iterable[Any], *, image_size: int) -> Read:
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
         for number, given in enumerate(images):
-            if stop.is_set():
-                return
             if isinstance(given, str | Path):
                 yield from _file(str(given), image_size, claim)
             else:
                 yield Pending(identity=None, where=f"image {number}", load=partial(to_image, given, image_size))
+            if stop.is_set():  # asked after giving: what was taken from the iterable is not lost
+                return
 
     return read
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from climb.errors import InputError
+from climb.sources.decode import SUFFIXES
 from climb.sources.folder import read_folder
 from climb.sources.hugging_face import PREFIX, read_hugging_face
 from climb.sources.iterable import read_iterable
@@ -19,8 +20,8 @@ from climb.sources.video import is_live, is_video, read_live, read_video
 
 STANDARD_INPUT = "-"
 ALLOWED = (
-    "a folder, a tar shard or a pattern of them (shards/*.tar), a video file, a camera (/dev/video0), an address "
-    "(rtsp://...), hf:OWNER/NAME, or - for paths on standard input"
+    "a folder, an image file, a tar shard or a pattern of them (shards/*.tar), a video file, a camera (/dev/video0), "
+    "an address (rtsp://...), hf:OWNER/NAME, or - for paths on standard input"
 )
 
 
@@ -30,7 +31,7 @@ def open_source(
     """The source of images that a text names, or any iterable of them.
 
     Args:
-        images: a folder, a tar shard or a pattern of shards, a video file, a camera or stream address,
+        images: a folder, an image file, a tar shard or a pattern of shards, a video file, a camera or stream address,
             ``hf:OWNER/NAME``, ``-``; or an iterable of pictures, arrays, paths or bytes.
         image_size: side of the images that come out.
         watch: follow a folder, or a pattern of shards: do not end, take new files as they appear.
@@ -47,7 +48,7 @@ def open_source(
         _only_of_folders(watch, "an iterable")
         read = read_iterable(images, image_size=image_size)
         return Source(read, name="an iterable", rereadable=False, **common)
-    text = str(images)
+    text = os.path.expanduser(images)
     common["name"] = text
     if os.path.isdir(text):
         return Source(read_folder(text, image_size=image_size, watch=watch), rereadable=True, endless=watch, **common)
@@ -65,6 +66,8 @@ def open_source(
         return Source(read, rereadable=False, endless=True, live=True, **common)
     if is_video(text) and os.path.isfile(text):
         return Source(read_video(text, image_size=image_size, every=every), rereadable=True, **common)
+    if os.path.splitext(text)[1].lower() in SUFFIXES and os.path.isfile(text):
+        return Source(read_iterable([text], image_size=image_size), rereadable=True, **common)
     reason = "is a file of another kind" if os.path.exists(text) else "does not exist"
     raise InputError(f"'{text}' {reason}. Allowed: {ALLOWED}")
 

@@ -17,15 +17,25 @@ class Prefetch:
     """Arrivals in the order in which they were found, loaded ahead of time.
 
     Args:
-        find: given an event that asks it to stop, finds images.
+        find: given an event that asks it to end, finds images.
+        ending: that event; what was found before it is set still arrives.
         workers: threads that load.
         depth: most images loaded ahead.
         live: drop what is found while the queue is full, as a camera must; otherwise finding waits.
     """
 
-    def __init__(self, find: Callable[[Event], Iterator[Pending]], *, workers: int, depth: int, live: bool) -> None:
+    def __init__(
+        self,
+        find: Callable[[Event], Iterator[Pending]],
+        *,
+        workers: int,
+        depth: int,
+        live: bool,
+        ending: Event | None = None,
+    ) -> None:
         self.dropped = 0
-        self._stop = Event()
+        self._ending = ending or Event()
+        self._closed = Event()
         self._live = live
         self._queue: queue.Queue[Future[Item | PassedOver] | BaseException | None] = queue.Queue(maxsize=depth)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="climb-load")
@@ -49,16 +59,15 @@ class Prefetch:
 
     def close(self) -> None:
         """Stop finding and loading; what was loaded ahead is forgotten."""
-        self._stop.set()
+        self._ending.set()
+        self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._thread.join(timeout=1.0)
 
     def _produce(self, find: Callable[[Event], Iterator[Pending]]) -> None:
         end: BaseException | None = None
         try:
-            for pending in find(self._stop):
-                if self._stop.is_set():
-                    return
+            for pending in find(self._ending):
                 if self._live and self._queue.full():
                     self.dropped += 1
                 elif not self._put(self._pool.submit(load, pending)):
@@ -68,7 +77,7 @@ class Prefetch:
         self._put(end)
 
     def _put(self, arrived: Future[Item | PassedOver] | BaseException | None) -> bool:
-        while not self._stop.is_set():
+        while not self._closed.is_set():
             try:
                 self._queue.put(arrived, timeout=0.2)
                 return True

@@ -45,18 +45,21 @@ class Source:
         self.passed_over: Counter[str] = Counter()
         self.dropped = 0
         self._read = read
-        self._live = live
+        self.live = live
         self._workers = workers
 
     def __iter__(self) -> Iterator[Item]:
         return (arrival for arrival in self.arrivals() if isinstance(arrival, Item))
 
-    def arrivals(self, *, patience: float | None = None, claim: Claim | None = None) -> Generator[Arrival]:
+    def arrivals(
+        self, *, patience: float | None = None, claim: Claim | None = None, ending: Event | None = None
+    ) -> Generator[Arrival]:
         """Images and word of those passed over, which are counted and logged.
 
         Args:
             patience: seconds without anything after which None is given; None waits for ever.
             claim: says of an identity whether it is new; by default everything is, once.
+            ending: set it to have nothing further read; what was read already still arrives.
         """
         asked = claim or (_claim_once() if self.endless else _everything_is_new)
 
@@ -64,7 +67,7 @@ class Source:
             return self._read(asked, stop)
 
         # Two batches or so ahead: more would only be lost at a crash.
-        prefetch = Prefetch(find, workers=self._workers, depth=32, live=self._live)
+        prefetch = Prefetch(find, workers=self._workers, depth=32, live=self.live, ending=ending)
         try:
             for arrival in prefetch.arrivals(patience):
                 if isinstance(arrival, PassedOver):

@@ -36,10 +36,10 @@ def lines(descriptor: int, stop: Event) -> Iterator[bytes]:
     Not by ``sys.stdin``: a thread that waits inside it cannot be ended, and Python fails at exit because of it.
     """
     rest = b""
-    while not stop.is_set():
+    while rest or not stop.is_set():  # half a line is read to its end: the next reader could not make sense of the rest
         if not select.select([descriptor], [], [], 0.2)[0]:
             continue
-        data = os.read(descriptor, 65_536)
+        data = os.read(descriptor, 4096)
         *whole, rest = (rest + data).split(b"\n") if data else [rest, b""]
         yield from (line.rstrip(b"\r") for line in whole if line.strip())
         if not data:

@@ -1,0 +1,75 @@
+"""Loading ahead of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Event
+
+import torch
+
+from climb.sources.item import TRUNCATED, Item, PassedOver, Pending, Unusable
+from climb.sources.prefetch import Prefetch
+
+IMAGE = torch.zeros(3, 8, 8, dtype=torch.uint8)
+
+
+def pending(number: int, load: Callable[[], torch.Tensor] = lambda: IMAGE) -> Pending:
+    return Pending(identity=number, where=str(number), load=load)
+
+
+def test_order_is_kept_whatever_takes_longest() -> None:
+    def find(ending: Event) -> Iterator[Pending]:
+        for number in range(20):
+            yield pending(number, lambda number=number: (time.sleep(0.02 if number % 5 == 0 else 0), IMAGE)[1])
+
+    prefetch = Prefetch(find, workers=4, depth=8, live=False)
+    assert [arrival.where for arrival in prefetch.arrivals(None) if arrival is not None] == [str(n) for n in range(20)]
+    prefetch.close()
+
+
+def test_a_live_source_drops_what_nobody_takes() -> None:
+    found = Event()
+
+    def find(ending: Event) -> Iterator[Pending]:
+        yield from (pending(number) for number in range(100))
+        found.set()
+
+    prefetch = Prefetch(find, workers=1, depth=10, live=True)
+    assert found.wait(5)
+    kept = [arrival.where for arrival in prefetch.arrivals(None) if arrival is not None]
+    prefetch.close()
+    assert kept == [str(number) for number in range(10)]
+    assert prefetch.dropped == 90
+
+
+def test_ending_lets_what_was_found_arrive() -> None:
+    given = []
+
+    def find(ending: Event) -> Iterator[Pending]:
+        for number in range(1000):
+            given.append(str(number))
+            yield pending(number)
+            if ending.is_set():
+                return
+
+    ending = Event()
+    prefetch = Prefetch(find, workers=2, depth=5, live=False, ending=ending)
+    arrivals = prefetch.arrivals(None)
+    taken = [next(arrivals)]
+    ending.set()
+    taken += arrivals
+    prefetch.close()
+    assert [arrival.where for arrival in taken if arrival is not None] == given
+    assert len(given) < 20
+
+
+def test_what_is_unusable_arrives_as_word_of_it() -> None:
+    def refuse() -> torch.Tensor:
+        raise Unusable(TRUNCATED, "half of it")
+
+    prefetch = Prefetch(lambda ending: iter([pending(0, refuse), pending(1)]), workers=1, depth=4, live=False)
+    first, second = prefetch.arrivals(None)
+    prefetch.close()
+    assert first == PassedOver(identity=0, where="0", reason=TRUNCATED, detail="half of it")
+    assert isinstance(second, Item)
