@@ -95,6 +95,16 @@ def test_the_papers_value_and_the_difference_stand_beside() -> None:
     assert build_table(layout, placed).cell("CLIMB", "20 tasks", "FA").paper is None  # type: ignore[union-attr]
 
 
+def test_each_place_is_held_against_its_own_dataset() -> None:
+    placed = [
+        Placed(row=row, column="20 tasks", result={"seed": 0, "final_accuracy": 45.0, "dataset": dataset})
+        for row, dataset in (("CLIMB", "imagenet100"), ("CLA-E", "cifar100"))
+    ]
+    table = build_table(find_layout("table-regular"), placed, against="paper", mix=True)
+    printed = [cell.paper.mean for cell in table.cells.values() if cell.paper]
+    assert printed == [52.92, 40.95]
+
+
 def test_a_dataset_that_the_paper_lacks_is_said() -> None:
     table = build_table(LAYOUT, seeds("a", [1.0]), against="paper")
     assert table.notes[-1] == "the paper prints no such values for cifar100"

@@ -58,7 +58,7 @@ def test_blocks_leave_out_what_has_no_run_and_part_bounds_from_methods(regular: 
     assert [line.row.label for line in first.lines if line.apart] == ["SCALE", "PCMC"]
     assert "i.i.d." not in [line.row.label for line in others[0].lines]
     assert "CA up-to" not in [heading.text for heading in headings(regular)]  # these runs have none
-    assert [heading.text for heading in headings(regular)][:3] == ["CA", "CA, paper", "CA, difference"]
+    assert [heading.text for heading in headings(regular)][:3] == ["CA", "CA, paper", "Δ CA"]
 
 
 def test_terminal_marks_bold_with_a_star(regular: Table) -> None:

@@ -165,12 +165,12 @@ def build_table(
             known = {seed: value for seed, value in values.items() if value is not None}
             if known:
                 samples[row, column, metric.label] = sample_of(known)
-    dataset = str(runs[0].result.get("dataset", "")) if runs else ""
+    datasets = {place: str(next(iter(seeds.values())).result.get("dataset", "")) for place, seeds in at.items()}
     judged = _judge(layout, samples, test)
     cells = {}
     for key, sample in samples.items():
         verdict = judged.get(key, Verdict(bold=False, p=None, effect=None))
-        printed = printed_value(layout.name, dataset, *key) if against == "paper" else None
+        printed = printed_value(layout.name, datasets[key[:2]], *key) if against == "paper" else None
         cells[key] = Cell(
             mean=sample.mean,
             std=sample.std,
@@ -186,7 +186,7 @@ def build_table(
         )
     notes = _notes(cells, test, judged, [*reasons, *remarks])
     if against == "paper" and not any(cell.paper for cell in cells.values()):
-        notes.append(f"the paper prints no such values for {dataset or 'these runs'}")
+        notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
     return Table(layout=layout, cells=cells, rule=test, notes=tuple(notes), against_paper=against == "paper")
 
 

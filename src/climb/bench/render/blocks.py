@@ -35,8 +35,9 @@ class Heading:
 
     @property
     def text(self) -> str:
-        """``FA``, ``FA, paper``, ``FA, difference``."""
-        return self.metric.label if self.part == OURS else f"{self.metric.label}, {self.part}"
+        """``FA``, ``FA, paper``, ``Δ FA``."""
+        label = self.metric.label
+        return {OURS: label, PAPER: f"{label}, paper", DIFFERENCE: f"Δ {label}"}[self.part]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,9 @@ def terminal_table(table: Table) -> RichTable:
         drawn.add_column("", no_wrap=True)
     drawn.add_column("method", no_wrap=True)
     for heading in headings(table):
-        drawn.add_column(heading.text, justify="right", no_wrap=True)
+        drawn.add_column(
+            heading.text, justify="right", overflow="fold"
+        )  # on a narrow terminal, a spread goes below its mean
     for block in parts:
         for number, line in enumerate(block.lines):
             if line.apart:
