@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -128,3 +129,9 @@ def test_files_of_other_people(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"path": ["a"]}), tmp_path / "half.parquet")
     with pytest.raises(InputError, match="no column embedding"):
         next(read_features(tmp_path / "half.parquet"))
+
+
+def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r'need pyarrow\. Type: pip install "climb-ssl\[data\]"'):
+        write_features(tmp_path / "features.parquet", [])

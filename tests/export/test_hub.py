@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -97,3 +98,9 @@ def test_a_refusal_says_what_to_do(hub: Any, run_folder: Path, tmp_path: Path, m
 def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is called OWNER/NAME"):
         push(tmp_path, name)
+
+
+def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match=r'pip install "climb-ssl\[hub\]"'):
+        push(tmp_path, "someone/encoder")

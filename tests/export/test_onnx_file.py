@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -72,3 +73,12 @@ def test_what_differs_from_torch_is_not_written(tmp_path: Path) -> None:
 def test_unknown_pixels(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown kind of pixels 'int8'; did you mean 'uint8'"):
         write_onnx(tmp_path / "model.onnx", trained_like("micro", 16), pixels="int8")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_missing_library_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=rf'ONNX needs {missing}\. Type: pip install "climb-ssl\[onnx\]"'):
+        write_onnx(tmp_path / "model.onnx", trained_like("micro", 16))

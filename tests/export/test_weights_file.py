@@ -41,7 +41,10 @@ def test_a_resnet18_has_torchvisions_names_and_no_others(tmp_path: Path, side: i
 @pytest.mark.parametrize("backbone", ["micro", "resnet18", "vit-tiny"])
 def test_climb_reads_the_same_file(tmp_path: Path, backbone: str) -> None:
     saved = trained_like(backbone, 32)
+    shared = tmp_path / "shared.txt"
+    shared.write_text("readable by whom any file is")
     write_weights(tmp_path / "model.safetensors", saved)
+    assert (tmp_path / "model.safetensors").stat().st_mode & 0o777 == shared.stat().st_mode & 0o777
     again = load_encoder(tmp_path / "model.safetensors")
     images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     assert torch.equal(again.encoder(images), saved.encoder(images))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from collections.abc import Iterator
@@ -49,7 +50,8 @@ def write_onnx(path: Path, saved: SavedEncoder, *, pixels: Pixels = "uint8") -> 
     if pixels not in get_args(Pixels):
         raise unknown("kind of pixels", pixels, get_args(Pixels))
     need_onnx()
-    network = FromPixels(saved.encoder, mean=saved.mean, std=saved.std).cpu().eval()
+    encoder = copy.deepcopy(saved.encoder)  # the caller's stays where it is
+    network = FromPixels(encoder, mean=saved.mean, std=saved.std).cpu().eval()
     model = _converted(network, saved, pixels)
     difference = _difference(model, network, saved.image_size, pixels)
     if not difference <= TOLERANCE:

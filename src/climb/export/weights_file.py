@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from climb.files import write_atomic
 from climb.nets import SavedEncoder, TimmModel
@@ -33,8 +33,9 @@ def write_weights(path: Path, saved: SavedEncoder) -> None:
         "encoder": encoder,
     }
     header = {"format_version": FORMAT_VERSION, "kind": "encoder", "tree": tree}
-    weights = plain_weights(saved)
-    write_atomic(path, lambda temporary: save_file(weights, str(temporary), metadata={"climb": json.dumps(header)}))
+    # As bytes: safetensors' own files can be read by nobody but their owner, and this one is for others.
+    body = save(plain_weights(saved), metadata={"climb": json.dumps(header)})
+    write_atomic(path, lambda temporary: temporary.write_bytes(body))
 
 
 def fingerprint(saved: SavedEncoder) -> str:
