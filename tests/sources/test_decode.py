@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from climb.sources.decode import MOST_PIXELS, decode, read_file, square
-from climb.sources.item import CORRUPT, NOT_AN_IMAGE, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
+from climb.sources.item import CORRUPT, NOT_AN_IMAGE, REASONS, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
 
 
 def saved(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
@@ -148,3 +148,27 @@ def test_files_that_cannot_be_read_or_are_too_long(tmp_path: object, monkeypatch
     with pytest.raises(Unusable) as caught:
         read_file(f"{tmp_path}/long.png")
     assert caught.value.reason == TOO_LARGE
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "PPM"])
+@pytest.mark.filterwarnings("ignore")  # of the library, about the damage
+def test_whatever_bytes_there_are_the_worst_that_happens_is_word_of_it(kind: str) -> None:
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (24, 24, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    options = {"exif": exif} if kind in ("PNG", "JPEG", "WEBP", "TIFF") else {}
+    whole = np.frombuffer(saved(Image.fromarray(pixels), kind, **options), dtype=np.uint8)
+    outcomes = set()
+    for _ in range(60):
+        damaged = whole.copy()
+        places = generator.integers(0, len(whole) if generator.random() < 0.5 else min(64, len(whole)), 4)
+        damaged[places] = generator.integers(0, 256, 4)
+        try:
+            image = decode(damaged[: generator.integers(len(whole) // 2, 2 * len(whole))].tobytes(), 16)
+            assert image.shape == (3, 16, 16)
+            outcomes.add("image")
+        except Unusable as error:
+            outcomes.add(error.reason)
+    assert outcomes <= {"image", *REASONS}
+    assert outcomes & set(REASONS)
