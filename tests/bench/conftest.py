@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # `watching`: what tests do to r
 def tiny_config() -> Callable[..., RunConfig]:
     """``tiny_config(seed=1, train_per_class=40)``: a run of a rehearsal; more images make it longer."""
 
-    def make(*, seed: int = 0, train_per_class: int = 13, **settings: Any) -> RunConfig:
+    def make(*, seed: int = 0, train_per_class: int = 11, **settings: Any) -> RunConfig:
         config = configure(Request(scale="tiny"), seed=seed, tasks=20, **settings)
         options = {**config.data.options, "train_per_class": train_per_class}
         return replace(config, data=replace(config.data, options=options))

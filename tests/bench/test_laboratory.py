@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +66,23 @@ def test_ctrl_c_closes_the_executor(tiny_config: MakeConfig, make_job: MakeJob) 
     assert closed == [True]
 
 
+def test_a_polite_kill_is_ctrl_c(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+    closed = []
+
+    def killed(jobs: Sequence[Job]) -> Outcomes:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            yield jobs[0], Outcome(status="interrupted")
+        finally:
+            closed.append(True)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out([make_job(tiny_config())], killed, console=paper())
+    assert closed == [True]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 def test_the_live_overview(tiny_config: MakeConfig, make_job: MakeJob) -> None:
     done, running, failed = (make_job(tiny_config(method=name)) for name in ("er-fifo", "climb", "minred"))
     console = paper(terminal=True)
@@ -80,7 +99,7 @@ def test_the_live_overview(tiny_config: MakeConfig, make_job: MakeJob) -> None:
         assert left > 0
         console.print(overview._picture())
     said = written(console)
-    assert "1 running, 1 done, 1 failed, 3 in all" in said
+    assert "1 running, 1 of 3 done, 1 failed; about " in said
     assert "climb, seed 0: mini-batch 7" in said
     assert "failed: minred, seed 0: it broke" in said
     assert "best so far: " in said

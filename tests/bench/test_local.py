@@ -54,7 +54,7 @@ def test_a_killed_worker_costs_its_run_alone_and_that_one_goes_on(
     tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path
 ) -> None:
     jobs = [
-        make_job(tiny_config(seed=seed, train_per_class=30 if seed == 0 else 13), checkpoint_seconds=0.0)
+        make_job(tiny_config(seed=seed, train_per_class=30 if seed == 0 else 11), checkpoint_seconds=0.0)
         for seed in (0, 1, 2)
     ]
     victim = jobs[0]
@@ -79,7 +79,7 @@ def test_a_killed_worker_costs_its_run_alone_and_that_one_goes_on(
 @pytest.mark.slow
 def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     """As Ctrl-C does: the run has no checkpoint yet, and is asked for one."""
-    jobs = [make_job(tiny_config(seed=seed, train_per_class=count)) for seed, count in ((0, 300), (1, 13))]
+    jobs = [make_job(tiny_config(seed=seed, train_per_class=count)) for seed, count in ((0, 300), (1, 11))]
     outcomes = local_executor(device="cpu", per_device=2, logs=tmp_path / "logs")(jobs)
     job, _ = next(outcomes)
     assert job == jobs[1]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 from rich.console import Console
 
@@ -26,8 +30,9 @@ class Report:
 def carry_out(
     jobs: Sequence[Job], executor: Executor, *, metric: str = "final_accuracy", console: Console | None = None
 ) -> Report:
-    """Carry out jobs and watch them. KeyboardInterrupt stops all of them, resumable, and goes on to the caller."""
-    with Overview(jobs, metric=metric, console=console) as overview:
+    """Carry out jobs and watch them. Ctrl-C or a polite kill stops all of them, resumable, and goes
+    on to the caller as KeyboardInterrupt."""
+    with Overview(jobs, metric=metric, console=console) as overview, polite_kill():
         outcomes = executor(jobs)
         try:
             for job, outcome in outcomes:
@@ -39,3 +44,20 @@ def carry_out(
         failed=tuple((job.label, outcome.error) for job, outcome in overview.failed),
         unfinished=tuple(job.label for job in overview.unfinished),
     )
+
+
+@contextmanager
+def polite_kill() -> Iterator[None]:
+    """Inside, SIGTERM is what Ctrl-C is: the runs are asked to save their state before the process ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals belong to the main thread
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

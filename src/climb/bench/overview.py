@@ -66,13 +66,15 @@ class Overview:
             self.unfinished.append(job)
             said = "interrupted; the same command continues it"
         if not self._console.is_terminal:
-            left = self.seconds_left()
-            ahead = "" if left is None or not self._waiting else f"; about {say_seconds(left)} left"
-            self._console.print(f"[{self._over}/{self._total}] {job.label}: {said}{ahead}", markup=False)
+            self._console.print(f"[{self._over}/{self._total}] {job.label}: {said}{self._ahead()}", markup=False)
 
     def seconds_left(self) -> float | None:
         """By the pace so far; None before the first run is over."""
         return (time.monotonic() - self._began) / self._over * len(self._waiting) if self._over else None
+
+    def _ahead(self) -> str:
+        left = self.seconds_left()
+        return "" if left is None or not self._waiting else f"; about {say_seconds(left)} left"
 
     @property
     def _over(self) -> int:
@@ -94,13 +96,11 @@ class Overview:
         ]
 
     def _picture(self) -> RenderableType:
-        running, left = self._running(), self.seconds_left()
-        counts = f"{len(running)} running, {len(self.done)} done, {len(self.failed)} failed, {self._total} in all"
+        running = self._running()
+        counts = f"{len(running)} running, {len(self.done)} of {self._total} done, {len(self.failed)} failed"
         head = Table.grid(padding=(0, 1))
         head.add_row(
-            ProgressBar(total=max(1, self._total), completed=self._over, width=30),
-            Text(counts),
-            Text("" if left is None else f"about {say_seconds(left)} left"),
+            ProgressBar(total=max(1, self._total), completed=self._over, width=20), Text(counts + self._ahead())
         )
         lines: list[RenderableType] = [head]
         lines += [Text(f"  {job.label}: {_progress(job.folder)}") for job in running[:SHOWN]]

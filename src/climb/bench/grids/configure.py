@@ -14,7 +14,7 @@ from climb.presets import apply_preset, evaluated_network
 PAPER_MEMORY = MemoryConfig(stm_centroids=100, ltm_centroids=60)
 """The paper's N, L, K and M in numbers."""
 TINY_MEMORY = MemoryConfig(capacity=60, stm_centroids=12, ltm_centroids=6, images_per_centroid=6, window=100)
-"""The same proportions, small enough that 120 images fill it: it promotes, merges and prunes."""
+"""The same proportions, small enough that 100 images fill it: it promotes and prunes."""
 TINY_TASKS = {20: 2, 50: 4, 100: 5}
 TINY_CLASSES = 10
 
@@ -82,7 +82,7 @@ def _tiny(request: Request, tasks: int) -> RunConfig:
         data=DataConfig(
             dataset="synthetic",
             image_size=16,
-            options={"classes": TINY_CLASSES, "train_per_class": 13, "test_per_class": 3},
+            options={"classes": TINY_CLASSES, "train_per_class": 11, "test_per_class": 3},
         ),
         stream=StreamConfig(tasks=TINY_TASKS.get(tasks, min(tasks, TINY_CLASSES))),
         learner=LearnerConfig(backbone="micro", image_size=16, replay_batch=16, memory=TINY_MEMORY),
