@@ -182,6 +182,17 @@ def test_second_network_and_image_weights_get_columns(make_run: MakeRun) -> None
     assert any(row.startswith("Random encoder 25.40 22.22 The same network") for row in rows)
 
 
+def test_diversity_of_the_memory_is_told(make_run: MakeRun) -> None:
+    folder = make_run()
+    assert "How varied the memory is" not in text_of(page_of(folder))
+    result = json.loads((folder / "result.json").read_text())
+    result["diversity"] = {"vendi_score": 31.26, "uniformity": None, "features": {"vendi_score": 7.0, "clusters": 4}}
+    (folder / "result.json").write_text(json.dumps(result))
+    rows = [text_of(row) for row in page_of(folder).iter("tr")]
+    assert "Vendi score 31.3 7.0 Effective number of different images." in rows
+    assert not [row for row in rows if row.startswith("Uniformity")]
+
+
 def test_everything_is_escaped(make_run: MakeRun) -> None:
     nasty = '<script>alert("1")</script>&\''
     folder = make_run()

@@ -20,6 +20,7 @@ Unfinished = Callable[[int], Path]
 @pytest.fixture
 def client(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     monkeypatch.setattr(found, "FRESH", 0.0)
+    monkeypatch.setattr(found, "SHARE", 0)
     with TestClient(make_app(runs), base_url="http://127.0.0.1") as client:
         yield client
 

@@ -38,6 +38,7 @@ def test_links_are_not_followed(runs: Path, tmp_path: Path) -> None:
 
 def test_a_new_run_appears(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found, "FRESH", 0.0)
+    monkeypatch.setattr(found, "SHARE", 0)
     watched = Runs(runs)
     first = watched.get("climb-0")
     assert len(watched.all()) == 2

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,12 @@ def test_another_address_needs_a_token(real_runs: Path, host: str) -> None:
 def test_a_short_token_is_refused(real_runs: Path) -> None:
     with pytest.raises(InputError, match="at least 16 characters; given 6"):
         serve(real_runs, host="0.0.0.0", token="secret")
+
+
+def test_a_missing_extra_is_named(real_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(InputError, match=r"needs uvicorn: pip install \"climb-ssl\[serve\]\""):
+        serve(real_runs)
 
 
 def test_no_folder_is_refused_with_its_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from climb.report.diversity import diversity
 from climb.report.figure import quiet, section
 from climb.report.record import Record
 from climb.report.table import table
@@ -63,7 +64,7 @@ def headline(record: Record) -> str:
 
 
 def every_number(record: Record) -> str:
-    """All accuracies of a finished run in a table; nothing for one that is not."""
+    """All accuracies of a finished run, and its memory's diversity; nothing for one that is not."""
     if record.result is None:
         return ""
     columns = _columns(record.result, record.evaluated)
@@ -73,7 +74,8 @@ def every_number(record: Record) -> str:
         if record.result.get(key) is not None
     ]
     numbers = range(1, 1 + len(columns))
-    return section("numbers", "Every number", table(rows, heading=["", *columns, "meaning"], numbers=numbers))
+    accuracies = table(rows, heading=["", *columns, "meaning"], numbers=numbers)
+    return section("numbers", "Every number", accuracies, diversity(record.result))
 
 
 def _columns(result: dict[str, Any], evaluated: str) -> dict[str, dict[str, Any]]:

@@ -77,9 +77,10 @@ class RunFolder:
         state: dict[str, Any] = load_tree(self.checkpoint_path, kind="checkpoint")
         return state
 
-    def save_memory(self, content: Remembered) -> None:
-        """Keep what the memory of a finished run holds, for people to look at."""
-        save_tree(self.memory_path, content.smaller().to_tree(), kind="memory")
+    def save_memory(self, content: Remembered | None) -> None:
+        """Keep what the memory of a finished run holds, for people to look at; nothing where it has none."""
+        if content is not None:
+            save_tree(self.memory_path, content.smaller().to_tree(), kind="memory")
 
     def load_memory(self) -> Remembered | None:
         """What the memory held at the end or, of a run that goes on, at its last checkpoint; None if not kept."""

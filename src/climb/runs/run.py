@@ -313,9 +313,7 @@ class Run:
             std=self.data.std,
         )
         save_encoder(self.folder.model_path, saved, evaluated=evaluated, config_hash=self.config.config_hash())
-        content = self.evaluator.remembered(self.engine)
-        if content is not None:
-            self.folder.save_memory(content)
+        self.folder.save_memory(self.evaluator.remembered(self.engine))
         draw_plots(self.folder.journal, result, self.folder.path)
         write_json(self.folder.result_path, result)  # last: its presence means that the run is done
         if not self.execution.keep:

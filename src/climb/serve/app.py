@@ -57,13 +57,15 @@ def _add_news(app: FastAPI, runs: Runs) -> None:
     def news_of_one(name: str, version: str = "") -> Response:
         run = _known(runs, name)
         now = combined_version([run])
-        return _news(now, {} if version == now else run_parts(with_record(run)))
+        return _news(now, {} if version == now else run.rendered("live", now, lambda: run_parts(with_record(run))))
 
     @app.get("/api/memory/{name:path}", response_model=None)
     def news_of_memory(name: str, version: str = "") -> Response:
         run = _known(runs, name)
         now = run.memory_version()
-        return _news(now, {} if version == now else {"remembered": gallery(run.memory())})
+        if version == now:
+            return _news(now, {})
+        return _news(now, run.rendered("memory", now, lambda: {"remembered": gallery(run.memory())}))
 
     @app.get("/api/compare", response_model=None)
     def news_of_several(run: list[str] = Query(default=[]), version: str = "") -> Response:  # noqa: B008

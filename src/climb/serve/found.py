@@ -13,6 +13,7 @@ from climb.serve.contained import readable
 from climb.serve.watched import WatchedRun
 
 FRESH = 2.0  # seconds for which a search is not repeated
+SHARE = 10  # and at least so many times as long as it took: a large folder is not searched all the time
 DEEPEST = 8  # folders below the served one
 
 
@@ -29,16 +30,17 @@ class Runs:
         self.root = root.resolve()
         self._lock = threading.Lock()
         self._runs: dict[str, WatchedRun] = {}
-        self._searched = -FRESH
+        self._due = 0.0  # when to search again
 
     def all(self) -> list[WatchedRun]:
         """The runs there are now, by name."""
         with self._lock:
             now = time.monotonic()
-            if now - self._searched >= FRESH:
+            if now >= self._due:
                 names = find_runs(self.root)
                 self._runs = {name: self._runs.get(name) or WatchedRun(self.root, name) for name in names}
-                self._searched = now
+                ended = time.monotonic()
+                self._due = ended + max(FRESH, SHARE * (ended - now))
             return list(self._runs.values())
 
     def get(self, name: str) -> WatchedRun | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,8 +16,8 @@ from climb.runs.remembered import Remembered
 from climb.serve.contained import readable
 from climb.serve.tail import JournalTail
 
-State = Literal["finished", "learning", "stopped"]
-SILENCE = 300.0  # seconds without a line in the journal after which a run is taken to have stopped
+State = Literal["finished", "learning", "silent"]
+SILENCE = 300.0  # seconds without a line in the journal: it has stopped, or waits for images
 
 
 class WatchedRun:
@@ -30,7 +31,9 @@ class WatchedRun:
         self._folder = RunFolder(self.path)
         self._tail = JournalTail(self.path)
         self._lock = threading.Lock()
+        self._rendering = threading.Lock()
         self._record: tuple[str, Record] | None = None
+        self._rendered: dict[str, tuple[str, dict[str, str]]] = {}
 
     def version(self) -> str:
         """Changes whenever the record does."""
@@ -53,6 +56,13 @@ class WatchedRun:
                 self._record = (version, self._read())
             return self._record[1]
 
+    def rendered(self, what: str, version: str, render: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """What ``render`` gives, kept until the version changes: many may look at one run."""
+        with self._rendering:
+            if what not in self._rendered or self._rendered[what][0] != version:
+                self._rendered[what] = (version, render())
+            return self._rendered[what][1]
+
     def memory(self) -> Remembered | None:
         """What is kept of the memory; nothing where a file of it leads out of the served folder."""
         files = (self._folder.memory_path, self._folder.checkpoint_path)
@@ -69,7 +79,7 @@ class WatchedRun:
         """Whether it is done, going on, or neither."""
         if readable(self._root, self._folder.result_path):
             return "finished"
-        return "learning" if self.silence() < SILENCE else "stopped"
+        return "learning" if self.silence() < SILENCE else "silent"
 
     def silence(self) -> float:
         """Seconds since the journal was last written to."""
