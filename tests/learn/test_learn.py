@@ -23,6 +23,7 @@ from climb.errors import ClimbError, InputError
 from climb.learn import MEASURES, learn
 from climb.learn.journal import LongJournal
 from climb.learn.sizes import SIZES
+from climb.learn.track import TRACKERS
 from climb.nets import load_encoder
 from climb.runs import RunFolder
 
@@ -252,6 +253,22 @@ def test_tensorboard_gets_the_numbers_of_the_journal(small: Small, tmp_path: Pat
     scalars = events.Scalars("objective")
     assert [event.step for event in scalars] == [line["images"] for line in lines]
     assert [event.value for event in scalars] == pytest.approx([line["objective"] for line in lines], rel=1e-5)
+
+
+def test_a_tracker_that_fails_does_not_stop_it(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def __init__(self, *arguments: object) -> None: ...
+
+        def log(self, values: dict[str, float], images: int) -> None:
+            raise ConnectionError("nobody there")
+
+        def close(self) -> None: ...
+
+    monkeypatch.setitem(TRACKERS, "tensorboard", Broken)
+    assert learn(pictures(20), out=tmp_path / "out", **small, track="tensorboard").images == 20
+    assert "the tracker failed: nobody there" in caplog.text
 
 
 @pytest.mark.slow  # starts a process of its own

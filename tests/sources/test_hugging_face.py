@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from climb.errors import InputError
-from climb.sources import open_source
+from climb.sources import Item, open_source
 
 Draw = Callable[..., Path]
 
@@ -29,6 +29,10 @@ def test_images_of_a_dataset(draw: Draw, tmp_path: Path, monkeypatch: pytest.Mon
     assert source.passed_over == {"not an image": 1}
     assert len({item.identity for item in found}) == 6
     assert [item.identity for item in source] == [item.identity for item in found]
+    for known in (set(), {found[0].identity}, {item.identity for item in found[:4]}, {found[3].identity}):
+        rest = list(source.arrivals(claim=lambda identity, known=known: identity not in known))
+        expected = [item.where for item in found if item.identity not in known]
+        assert [a.where for a in rest if isinstance(a, Item)] == expected
     assert len(list(open_source(f"hf:{tmp_path}/data@test", image_size=16))) == 1
     with pytest.raises(InputError, match="cannot open the dataset"):
         open_source(f"hf:{tmp_path}/data@other", image_size=16)

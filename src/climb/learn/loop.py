@@ -48,7 +48,6 @@ class Learning:
         execution: where, and how often the state is saved.
         folder: where all is kept; locked by the caller.
         journal_seconds: time between two journal lines.
-        tracker: where else their numbers go.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class Learning:
         folder: RunFolder,
         *,
         journal_seconds: float,
-        tracker: Tracker | None = None,
     ) -> None:
         self.config = config
         self.folder = folder
@@ -78,7 +76,7 @@ class Learning:
         self.seconds = 0.0  # of all sittings
         self._checkpoint_seconds = execution.checkpoint_seconds
         self._journal_seconds = journal_seconds
-        self._tracker = tracker
+        self._tracker: Tracker | None = None
         self._watchdog = Watchdog()
         self._panel: Panel | None = None
         self._drift: float | None = None
@@ -91,12 +89,13 @@ class Learning:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def follow(self, source: Source) -> None:
-        """Learn what comes from a source, until it ends.
+    def follow(self, source: Source, tracker: Tracker | None = None) -> None:
+        """Learn what comes from a source, until it ends; the numbers of the journal go to the tracker, too.
 
         Raises:
             Interrupted: a signal asked to stop; all that was learned is saved.
         """
+        self._tracker = tracker
         self._write_line("start", source=source.name, rereadable=source.rereadable, versions=versions(self.device))
         size, waiting, arrived = self.config.learner.stream_batch, list[Item](), time.monotonic()
         waits = source.endless or not source.rereadable
@@ -200,9 +199,7 @@ class Learning:
             "resident_bytes": resident_bytes(),
         }
         self._write_line("train", **values)
-        if self._tracker is not None:
-            numbers = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-            self._tracker.log(numbers, budget.images)
+        self._track({name: value for name, value in values.items() if value is not None and math.isfinite(value)})
         young = memory is not None and budget.images < YOUTH * memory.capacity
         for warning in self._watchdog.check(values, young=young):
             log.warning("after %d images: %s", budget.images, warning)
@@ -212,6 +209,13 @@ class Learning:
         line.say(said)
         log.info(said)
         self._begin_line()
+
+    def _track(self, numbers: dict[str, float]) -> None:
+        try:
+            if self._tracker is not None:
+                self._tracker.log(numbers, self.engine.budget.images)
+        except Exception as error:  # somebody else's code, and somebody else's network: not worth a learner
+            log.error("the tracker failed: %s", error)
 
     def _begin_line(self) -> None:
         self._line_began = time.monotonic()

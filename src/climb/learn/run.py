@@ -134,11 +134,11 @@ def learn(
                 "standard input" if source.name == "-" else source.name,
                 checkpoint_seconds,
             )
-        tracker = open_tracker(track, folder.path, config)
+        learning = Learning(config, execution, folder, journal_seconds=journal_seconds)
+        before = learning.engine.budget.images
+        tracker = open_tracker(track, folder.path, config, before)
         with nullcontext() if tracker is None else closing(tracker):
-            learning = Learning(config, execution, folder, journal_seconds=journal_seconds, tracker=tracker)
-            before = learning.engine.budget.images
-            learning.follow(source)
+            learning.follow(source, tracker)
     if learning.engine.budget.images == 0 and not learning.passed_over:
         log.warning("no image was found in %s", source.name)
     memory = learning.engine.parts.memory

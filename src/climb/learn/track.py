@@ -26,10 +26,11 @@ class Tracker(Protocol):
 class TensorBoard:
     """Event files in the folder's ``tensorboard/``."""
 
-    def __init__(self, folder: Path, config: RunConfig) -> None:
+    def __init__(self, folder: Path, config: RunConfig, images: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+        # What was told of images after the checkpoint is about to be told again.
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=images + 1)
 
     def log(self, values: dict[str, float], images: int) -> None:
         """One scalar each."""
@@ -44,7 +45,7 @@ class TensorBoard:
 class Wandb:
     """A run of the project ``climb``; a folder continues its own. Where to send it is wandb's own setting."""
 
-    def __init__(self, folder: Path, config: RunConfig) -> None:
+    def __init__(self, folder: Path, config: RunConfig, images: int) -> None:
         import wandb
 
         name = folder.resolve().name
@@ -66,7 +67,7 @@ class Wandb:
         self._run.finish()
 
 
-TRACKERS: dict[str, Callable[[Path, RunConfig], Tracker]] = {"tensorboard": TensorBoard, "wandb": Wandb}
+TRACKERS: dict[str, Callable[[Path, RunConfig, int], Tracker]] = {"tensorboard": TensorBoard, "wandb": Wandb}
 
 
 def check_tracker(name: str | None) -> None:
@@ -79,6 +80,6 @@ def check_tracker(name: str | None) -> None:
         raise InputError(f'--track {name} needs the extra: pip install "climb-ssl[track]"')
 
 
-def open_tracker(name: str | None, folder: Path, config: RunConfig) -> Tracker | None:
-    """The tracker called ``name``; None for None."""
-    return None if name is None else TRACKERS[name](folder, config)
+def open_tracker(name: str | None, folder: Path, config: RunConfig, images: int) -> Tracker | None:
+    """The tracker called ``name``, of a learner that continues after so many images; None for None."""
+    return None if name is None else TRACKERS[name](folder, config, images)

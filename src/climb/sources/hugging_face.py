@@ -26,14 +26,19 @@ def read_hugging_face(text: str, *, image_size: int) -> Read:
     split = split or "train"
     dataset, column = _open(name, split)
 
+    def identity(number: int) -> int:
+        return digest(PREFIX, name, split, number)
+
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
-        for number, row in enumerate(dataset):
+        first = 0
+        while not claim(identity(first)) and not stop.is_set():  # what is known from the beginning is not fetched
+            first += 1
+        for number, row in enumerate(dataset.skip(first) if first else dataset, start=first):
             if stop.is_set():
                 return
-            identity = digest(PREFIX, name, split, number)
-            if claim(identity):
+            if number == first or claim(identity(number)):
                 load = partial(_load, row[column], image_size)
-                yield Pending(identity=identity, where=f"{PREFIX}{name}@{split}#{number}", load=load)
+                yield Pending(identity=identity(number), where=f"{PREFIX}{name}@{split}#{number}", load=load)
 
     return read
 
