@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from climb.bench.executors import Job, Outcome, run_job
 from climb.bench.executors.job import only_one
@@ -72,6 +73,19 @@ def test_an_interruption_is_no_failure(
     job = make_job(tiny_config(method="er-fifo"))
     assert run_job(job) == Outcome(status="interrupted")
     assert not (job.folder / "error.txt").exists()
+
+
+def test_a_run_on_the_cpu_has_one_thread_and_gives_the_others_back(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        job = make_job(tiny_config(method="er-fifo"))
+        run_job(job)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    result = json.loads((job.folder / "result.json").read_text())
+    assert "1 threads" in result["versions"]["device_name"]
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -103,4 +103,4 @@ def test_a_failed_run_is_listed_and_the_table_printed_all_the_same(
     (error,) = (tmp_path / "out").glob("runs/*/error.txt")
     assert error.stat().st_size > 0
     again = climb(*command, "--tasks", 2, "--seeds", 1, "--device", "cpu", "--out", tmp_path / "out")
-    assert "1 runs (0 done, 1 failed before), 1 to do" in again.out
+    assert "1 run (0 done, 1 failed before), 1 to do" in again.out

@@ -55,7 +55,7 @@ class Plan:
         parts = [f"{self.count('done')} done"]
         parts += [f"{self.count('begun')} begun"] if self.count("begun") else []
         parts += [f"{self.count('failed')} failed before"] if self.count("failed") else []
-        text = f"{len(self.runs)} runs ({', '.join(parts)}), {len(left)} to do"
+        text = f"{len(self.runs)} run{'s' if len(self.runs) != 1 else ''} ({', '.join(parts)}), {len(left)} to do"
         works = [work for config in left if (work := work_of(config, device)) is not None]
         if not left:
             return text

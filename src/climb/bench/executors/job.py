@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from climb.config import Execution, RunConfig
+from climb.engine import resolve_device
 from climb.errors import ClimbError
 from climb.files import write_text
 from climb.runs import RunFolder, execute
@@ -47,7 +50,7 @@ def run_job(job: Job) -> Outcome:
     """Carry out a run, or continue it. A failure is written beside it, as ``error.txt``, and raises nothing."""
     error_path = job.folder / ERROR_FILE
     try:
-        with only_one(job.folder):
+        with only_one(job.folder), one_thread(job.execution.device):
             error_path.unlink(missing_ok=True)  # of an earlier attempt
             execute(job.config, job.execution, job.folder)
     except KeyboardInterrupt:
@@ -72,6 +75,19 @@ def one_line(error: BaseException) -> str:
     """
     text = " ".join(str(error).split()) or "no message"
     return text if isinstance(error, ClimbError) else f"{type(error).__name__}: {text}"
+
+
+@contextmanager
+def one_thread(device: str) -> Iterator[None]:
+    """Inside, a run on the CPU has one thread, on whatever machine: runs share the cores better than threads do, and
+    sums that are split over other threads have other last bits."""
+    before = torch.get_num_threads()
+    if resolve_device(device).type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

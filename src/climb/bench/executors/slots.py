@@ -17,13 +17,11 @@ class Slot:
 
     device: str
     threads: int
-    """CPU threads of the run."""
+    """CPU threads of a worker."""
 
 
 def slots(device: str, per_device: int | None) -> tuple[Slot, ...]:
     """One slot a core on the CPU, ``per_device`` slots a GPU (1 unless given).
-
-    A run on the CPU has one thread: several runs use the cores better than several threads do.
 
     >>> [slot.device for slot in slots("cpu", 2)]
     ['cpu', 'cpu']
