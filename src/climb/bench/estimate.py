@@ -23,12 +23,12 @@ OVERHEAD = 1.0
 
 PIXELS_PER_SECOND = {
     ("cuda", "resnet18"): 8.6e6,  # NVIDIA H200, bf16, captured step: 33 ms for 276 views of 32 px
-    ("cuda", "micro"): 3e7,
+    ("cuda", "micro"): 3e7,  # not measured
     ("cpu", "resnet18"): 2e4,  # one core: 2.7 s for 52 views of 32 px
     ("cpu", "micro"): 1.1e6,  # one core: 12 ms for 52 views of 16 px
 }
 """Trained pixels a second; a forward pass alone is about three times as fast."""
-DEFAULT_RATE = {"cuda": 4e6, "cpu": 1e4, "mps": 5e5}
+DEFAULT_RATE = {"cuda": 4e6, "cpu": 1e4, "mps": 5e5}  # not measured
 
 
 @dataclass(frozen=True, kw_only=True)
