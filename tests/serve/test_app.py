@@ -127,6 +127,13 @@ def test_a_link_that_leads_out_is_not_followed(client: TestClient, runs: Path, n
     assert client.get(f"/file/climb-0/{name}").status_code == 404
 
 
+def test_a_memory_outside_is_not_shown(client: TestClient, runs: Path) -> None:
+    path = runs / "climb-0" / "memory.safetensors"
+    path.rename(runs.parent / "elsewhere.safetensors")
+    os.symlink(runs.parent / "elsewhere.safetensors", path)
+    assert "data:image" not in client.get("/api/memory/climb-0").text
+
+
 def test_a_file_is_for_saving(client: TestClient, runs: Path) -> None:
     answer = client.get("/file/sweep/fifo-1/result.json")
     assert answer.content == (runs / "sweep" / "fifo-1" / "result.json").read_bytes()
@@ -147,6 +154,11 @@ def test_names_are_escaped(client: TestClient, runs: Path) -> None:
         assert answer.status_code == 200
         assert "<img src=x" not in answer.text
         assert "&lt;img src=x" in answer.text
+
+
+def test_names_in_metrics_are_escaped(client: TestClient, runs: Path) -> None:
+    (runs / "climb-0").rename(runs / 'a "run"')
+    assert 'climb_run_finished{run="a \\"run\\""} 1' in client.get("/metrics").text.splitlines()
 
 
 def test_a_run_that_cannot_be_read_is_named(client: TestClient, runs: Path) -> None:
