@@ -203,8 +203,9 @@ class Execution:
     """"auto", "cpu", "cuda", "cuda:1", "mps"."""
     precision: Literal["auto", "float32", "tf32", "bf16"] = "auto"
     """Arithmetic of the networks; "auto" is bf16 on a capable GPU and float32 elsewhere."""
-    engine: Literal["auto", "eager", "captured"] = "auto"
-    """How steps are carried out: one kernel after another, or as one CUDA graph; "auto" chooses by device."""
+    engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
+    """How steps are carried out: one kernel after another, as one CUDA graph, or compiled and then as one CUDA graph;
+    "auto" chooses by device."""
     deterministic: bool = False
     """Bit-identical repetition on a GPU too, at some cost in speed; on the CPU it always is."""
     data_root: str | None = None

@@ -1,14 +1,12 @@
-"""The captured step against the eager one, where a GPU is present."""
+"""The captured and the compiled step against the eager one, where a GPU is present."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import pytest
 import torch
 
 from climb.config import LearnerConfig, MemoryConfig
-from climb.engine import Engine
+from climb.engine import Engine, EngineKind
 from climb.learner import build_engine
 from climb.presets import apply_preset
 
@@ -18,7 +16,7 @@ pytestmark = [
 ]
 
 
-def make(kind: Literal["eager", "captured"], preset: str) -> Engine:
+def make(kind: EngineKind, preset: str) -> Engine:
     config = LearnerConfig(
         backbone="resnet18",
         replay_batch=32,
@@ -36,12 +34,14 @@ def make(kind: Literal["eager", "captured"], preset: str) -> Engine:
 
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
-def test_captured_steps_agree_with_eager_ones(preset: str) -> None:
+@pytest.mark.parametrize("kind", ["captured", "compiled"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:TensorFloat32:UserWarning")
+def test_faster_steps_agree_with_eager_ones(kind: EngineKind, preset: str) -> None:
     """One step at a time from the same state: over many steps training amplifies any difference in rounding."""
     generator = torch.Generator().manual_seed(0)
     batches = torch.randint(0, 256, (12, 42, 3, 32, 32), dtype=torch.uint8, generator=generator).cuda()
     stream_rows, replay_rows = torch.arange(10).cuda(), torch.arange(10, 42).cuda()
-    eager, captured, none = make("eager", preset), make("captured", preset), torch.zeros(0).cuda()
+    eager, captured, none = make("eager", preset), make(kind, preset), torch.zeros(0).cuda()
     for number, images in enumerate(batches):
         captured.load_state_dict(eager.state_dict())
         one = eager._step(images, stream_rows, replay_rows, none)
@@ -53,6 +53,28 @@ def test_captured_steps_agree_with_eager_ones(preset: str) -> None:
             if value.is_floating_point():
                 assert (value - ours[name]).norm() <= 1e-3 * value.norm() + 1e-4, f"{name} after step {number}"
     assert len(captured._step._captures) == 1  # type: ignore[attr-defined]
+
+
+def test_the_memory_is_given_what_the_step_embedded() -> None:
+    """Insertion runs beside the backward: it must not read embeddings before they are written."""
+    stream = torch.randint(0, 256, (25, 10, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+    engine = make("captured", "default")
+    memory, given = engine.parts.memory, []
+    assert memory is not None
+    insert, refresh = memory.insert, memory.refresh
+    memory.insert = lambda images, embeddings, **rest: (  # type: ignore[method-assign,misc]
+        given.append(embeddings.clone()) or insert(images, embeddings, **rest)
+    )
+    memory.refresh = lambda ids, embeddings: (  # type: ignore[method-assign,misc]
+        given.append(embeddings.clone()) or refresh(ids, embeddings)
+    )
+    for images in stream:
+        given.clear()
+        observation = engine.observe(images.cuda())
+        torch.cuda.synchronize()
+        torch.testing.assert_close(given[-1], observation.embeddings[:10], rtol=0, atol=0)
+        if len(given) > 1:
+            torch.testing.assert_close(given[-2], observation.embeddings[10:], rtol=0, atol=0)
 
 
 def test_a_captured_engine_continues_from_its_state() -> None:

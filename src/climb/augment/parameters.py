@@ -58,13 +58,20 @@ def draw(
 ) -> Parameters:
     """Parameters for n images of ``size`` (height, width), drawn on ``device`` from its ``generator``.
 
-    One call for random numbers, always of the same shape, and nothing waits for the device.
-
     >>> drawn = draw(Policy(), 4, (32, 32), torch.Generator().manual_seed(0))
     >>> drawn.box.shape, drawn.hue.shape
     (torch.Size([4, 4]), torch.Size([4]))
     """
-    numbers = torch.rand((_NUMBERS, n), generator=generator, device=device)
+    return interpret(policy, size, uniform(n, generator, device))
+
+
+def uniform(n: int, generator: torch.Generator, device: torch.device | str = "cpu") -> Tensor:
+    """The numbers behind the parameters of n images, uniform in 0 to 1: one call, whatever the policy."""
+    return torch.rand((_NUMBERS, n), generator=generator, device=device)
+
+
+def interpret(policy: Policy, size: tuple[int, int], numbers: Tensor) -> Parameters:
+    """What `uniform` numbers mean for images of ``size`` (height, width). Nothing is random here or waits for it."""
     area, ratio, rest = numbers[:ATTEMPTS], numbers[ATTEMPTS : 2 * ATTEMPTS], numbers[2 * ATTEMPTS :]
     top, left, flip, jitter, brightness, contrast, saturation, hue, gray, blur, sigma = rest.unbind()
     jittered = jitter < policy.jitter

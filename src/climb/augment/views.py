@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from climb.augment.apply import apply
-from climb.augment.parameters import Parameters, draw
+from climb.augment.parameters import Parameters, interpret, uniform
 from climb.augment.policy import Policy
 from climb.errors import InputError
 
@@ -48,20 +48,31 @@ class Augment:
 
         ``images`` and ``generator`` are on the device of this object. The same as ``draw`` then ``apply``.
         """
-        return self.apply(images, self.draw(images, generator))
+        return self.views(images, self.numbers(images, generator))
 
-    def draw(self, images: Tensor, generator: torch.Generator) -> Parameters:
-        """The parameters of two views of ``images`` ``(n, 3, H, W)``: those of view one, then those of view two."""
-        n, _, height, width = self._checked(images).shape
-        if self.per_batch:
-            return draw(self.policy, 2, (height, width), generator, self.device).repeat(n)
-        return draw(self.policy, 2 * n, (height, width), generator, self.device)
+    def numbers(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """The random numbers that decide on two views of ``images`` ``(n, 3, H, W)``: the one call that is random."""
+        return uniform(2 if self.per_batch else 2 * len(images), generator, self.device)
 
-    def apply(self, images: Tensor, parameters: Parameters) -> Tensor:
-        """Images ``(n, 3, H, W)``, uint8, to the views ``(2, n, 3, H, W)`` that ``parameters`` describe.
+    def views(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """Images ``(n, 3, H, W)``, uint8, to the views ``(2, n, 3, H, W)`` that ``numbers`` decide on.
 
         Draws nothing, so it can be compiled.
         """
+        return self.apply(images, self.interpret(images, numbers))
+
+    def draw(self, images: Tensor, generator: torch.Generator) -> Parameters:
+        """The parameters of two views of ``images`` ``(n, 3, H, W)``: those of view one, then those of view two."""
+        return self.interpret(images, self.numbers(images, generator))
+
+    def interpret(self, images: Tensor, numbers: Tensor) -> Parameters:
+        """The parameters that ``numbers`` stand for."""
+        n, _, height, width = self._checked(images).shape
+        drawn = interpret(self.policy, (height, width), numbers)
+        return drawn.repeat(n) if self.per_batch else drawn
+
+    def apply(self, images: Tensor, parameters: Parameters) -> Tensor:
+        """Images ``(n, 3, H, W)``, uint8, to the views ``(2, n, 3, H, W)`` that ``parameters`` describe."""
         twice = (self._checked(images).float() / 255).repeat(2, 1, 1, 1)
         views = self._normalised(apply(twice, parameters, self.policy))
         return views.view(2, *images.shape)

@@ -10,8 +10,8 @@ from rich.table import Table
 
 def data() -> None:
     """List the datasets and the folders they are looked for in."""
+    from climb.cache import cache_dir
     from climb.datasets import names
-    from climb.datasets.cache import cache_dir
 
     table = Table()
     table.add_column("dataset")

@@ -26,7 +26,7 @@ def doctor(*, device: str = "auto") -> None:
     import torch
 
     from climb import Climb, __version__
-    from climb.datasets.cache import cache_dir
+    from climb.cache import cache_dir
     from climb.engine import resolve_device, resolve_precision
     from climb.runs.versions import device_name
 

@@ -48,7 +48,7 @@ def run(
     ridge: bool = False,
     device: str = "auto",
     precision: Literal["auto", "float32", "tf32", "bf16"] = "auto",
-    engine: Literal["auto", "eager", "captured"] = "auto",
+    engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
     deterministic: bool = False,
     checkpoint_seconds: float = 60.0,
     keep: bool = False,

@@ -6,7 +6,7 @@ are read from where they lie. Each dataset is also a function of its own. Nothin
 
 from __future__ import annotations
 
-from climb.datasets.cache import cache_dir
+from climb.cache import cache_dir
 from climb.datasets.check import check_dataset
 from climb.datasets.cifar import cifar10, cifar100
 from climb.datasets.dataset import Dataset, Split

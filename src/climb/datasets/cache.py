@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +12,6 @@ try:
     import fcntl
 except ImportError:  # Windows has none; there two simultaneous downloads are not kept apart.
     fcntl = None  # type: ignore[assignment]
-
-
-def cache_dir() -> Path:
-    """The cache folder: ``$CLIMB_CACHE``, or ``~/.cache/climb`` when that is not set.
-
-    >>> from unittest.mock import patch
-    >>> with patch.dict(os.environ, CLIMB_CACHE="/somewhere/else"):
-    ...     cache_dir().as_posix()
-    '/somewhere/else'
-    """
-    chosen = os.environ.get("CLIMB_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "climb"
 
 
 def writable_folder(folder: Path) -> Path:

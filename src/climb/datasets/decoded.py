@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from climb.datasets.cache import cache_dir, writable_folder
+from climb.cache import cache_dir
+from climb.datasets.cache import writable_folder
 from climb.datasets.decode import decode
 from climb.errors import ClimbError
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 
-from climb.datasets.cache import cache_dir, only_one, writable_folder
+from climb.cache import cache_dir
+from climb.datasets.cache import only_one, writable_folder
 from climb.errors import ClimbError
 
 _ATTEMPTS = 3

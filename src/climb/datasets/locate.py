@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from climb.datasets.cache import cache_dir
+from climb.cache import cache_dir
 from climb.datasets.download import Archive, Unreachable, install
 from climb.errors import ClimbError, InputError
 

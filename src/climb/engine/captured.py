@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-WARM_UPS = 5  # eager calls of a shape before it is captured: libraries choose their kernels and allocate meanwhile
+EAGER_CALLS = 5  # calls of a shape that are carried out as they come: a shape that stays rare is not worth more
+WARM_UPS = 3  # further calls before the capture: libraries choose their kernels and allocate meanwhile
 MOST_CAPTURES = 6  # shapes held as graphs, each with memory of its own; further shapes stay eager
 
 Tensors = tuple[torch.Tensor, ...]
@@ -23,22 +24,30 @@ class _Capture:
 
 
 class Captured:
-    """Calls ``function`` eagerly a few times per input shape, and from then on replays it as one CUDA graph.
+    """Calls ``function`` as it is a few times per input shape, and from then on replays it as one CUDA graph.
 
-    The eager calls are real calls, so nothing is computed twice or in vain. ``function`` takes tensors and returns
+    The first calls are real calls, so nothing is computed twice or in vain. ``function`` takes tensors and returns
     tensors; what else it reads or changes (parameters, optimiser state) must stay at the same address. The outputs
     of a replay are overwritten by the next one of that shape.
 
     Args:
         function: what to capture.
-        device: the CUDA device it runs on.
+        device: the device it runs on; on any but a CUDA device, nothing is captured.
         generators: random generators that it draws from.
+        frequent: what to capture in place of ``function``: the same thing, faster but costly to start, for shapes that
+            keep coming.
     """
 
     def __init__(
-        self, function: Function, *, device: torch.device, generators: tuple[torch.Generator, ...] = ()
+        self,
+        function: Function,
+        *,
+        device: torch.device,
+        generators: tuple[torch.Generator, ...] = (),
+        frequent: Function | None = None,
     ) -> None:
         self._function = function
+        self._frequent = frequent or function
         self._device = device
         self._side: torch.cuda.Stream | None = None
         self._generators = generators
@@ -49,24 +58,29 @@ class Captured:
         """The function's outputs."""
         shapes = tuple(tensor.shape for tensor in inputs)
         self._calls[shapes] += 1
+        capture = self._captures.get(shapes)
+        if capture is None:
+            rare = self._calls[shapes] <= EAGER_CALLS or len(self._captures) >= MOST_CAPTURES
+            function = self._function if rare else self._frequent
+            if self._device.type != "cuda":
+                return function(*inputs)
+            with torch.cuda.device(self._device):
+                if rare or self._calls[shapes] <= EAGER_CALLS + WARM_UPS:
+                    return self._on_a_side_stream(function, inputs)
+                capture = self._captures[shapes] = self._capture(inputs)
+        for static, given in zip(capture.inputs, inputs, strict=True):
+            static.copy_(given)
         with torch.cuda.device(self._device):
-            if shapes not in self._captures:
-                if self._calls[shapes] <= WARM_UPS or len(self._captures) >= MOST_CAPTURES:
-                    return self._on_a_side_stream(inputs)
-                self._captures[shapes] = self._capture(inputs)
-            capture = self._captures[shapes]
-            for static, given in zip(capture.inputs, inputs, strict=True):
-                static.copy_(given)
             capture.graph.replay()
-            return capture.outputs
+        return capture.outputs
 
-    def _on_a_side_stream(self, inputs: Tensors) -> Tensors:
+    def _on_a_side_stream(self, function: Function, inputs: Tensors) -> Tensors:
         # What autograd allocates on the default stream could not be captured later.
         if self._side is None:
             self._side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._side):
-            outputs = self._function(*inputs)
+            outputs = function(*inputs)
         torch.cuda.current_stream().wait_stream(self._side)
         return outputs
 
@@ -78,5 +92,5 @@ class Captured:
         torch.cuda.synchronize()
         # Thread-local: another thread that copies images meanwhile must not spoil the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            outputs = self._function(*static)
+            outputs = self._frequent(*static)
         return _Capture(graph=graph, inputs=static, outputs=outputs)

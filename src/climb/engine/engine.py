@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +47,7 @@ class Engine:
         seed: the run's seed; the engine draws only its augmentation generator from it.
         device: where everything happens.
         precision: arithmetic of the networks.
-        kind: "eager", or "captured": the same step replayed as a CUDA graph.
+        kind: "eager"; "captured": the same step replayed as a CUDA graph; "compiled": by torch.compile first.
     """
 
     def __init__(
@@ -76,13 +79,23 @@ class Engine:
         self._replayed = False
         self._rows_of_mask: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = {}
         self._eager_step = TrainStep(
-            parts, augment, config, generator=self._generator, precision=precision, device=device
+            parts,
+            augment,
+            config,
+            generator=self._generator,
+            precision=precision,
+            device=device,
+            tuned=kind != "eager",
         )
         self._step: Function = self._eager_step
-        self._embed: Function = self._embed_plain
-        if kind == "captured":
-            self._step = Captured(self._eager_step, device=device, generators=(self._generator,))
-            self._embed = Captured(self._embed_plain, device=device)
+        self._embed: Function = partial(self._embed_by, self._eager_step)
+        if kind != "eager":
+            frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
+            self._step = Captured(self._step, device=device, generators=(self._generator,), frequent=frequent)
+            self._embed = Captured(self._embed, device=device, frequent=partial(self._embed_by, frequent))
+        # Where the step itself embeds what the memory is given, the memory need not wait for its backward.
+        beside = device.type == "cuda" and config.embed_mode == config.refresh_mode == "views"
+        self._side = torch.cuda.Stream(device) if beside else None  # type: ignore[no-untyped-call]
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -107,20 +120,39 @@ class Engine:
             objective, alignment, streamed, replayed = self._step(batch.images, stream_rows, replay_rows, targets)
             self._count(batch)
             if memory is not None and memory.space is not None and len(batch.ids) > 0:
-                memory.refresh(batch.ids, replayed)
+                with self._beside_the_step():
+                    memory.refresh(batch.ids, replayed)
         embeddings = torch.cat([streamed, replayed])
         if parts.alignment is not None:
             parts.alignment.after_batch(parts.network)
         if memory is not None and memory.inserts == "after":
             if memory.space is not None and self.config.embed_mode != "views":
                 streamed = self._embed_stream(stream)
-            report = memory.insert(stream, streamed if memory.space else None, embed=self.embed)
+            with self._beside_the_step():
+                report = memory.insert(stream, streamed if memory.space else None, embed=self.embed)
         self.budget.images += len(images)
         self.budget.batches += 1
         # Copies: a captured step writes its next losses over these.
         return Observation(
             objective=objective.clone(), alignment=alignment.clone(), embeddings=embeddings, report=report
         )
+
+    @contextmanager
+    def _beside_the_step(self) -> Iterator[None]:
+        """On a GPU: inside, work waits for the forward of the last step; what comes after waits for that work.
+
+        An insertion makes the host wait for embeddings. Here that wait is over while the backward still runs, so
+        that the next step is ready when the device is.
+        """
+        if self._side is None:
+            yield
+            return
+        main = torch.cuda.current_stream(self.device)
+        assert self._eager_step.embedded is not None
+        self._side.wait_event(self._eager_step.embedded)
+        with torch.cuda.stream(self._side):
+            yield
+        main.wait_stream(self._side)
 
     def _rows(self, is_replay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Indices of the stream and the replay rows, on the device. Masks repeat, so the last ones are kept."""
@@ -153,9 +185,9 @@ class Engine:
         return self._embed(images.to(self.device))[0].clone()  # a captured forward writes over its output
 
     @torch.no_grad()
-    def _embed_plain(self, images: torch.Tensor) -> tuple[torch.Tensor]:
+    def _embed_by(self, step: TrainStep, images: torch.Tensor) -> tuple[torch.Tensor]:
         with frozen_statistics(self.parts.network):
-            return (self._eager_step.forward(self.augment.plain(images)),)
+            return (step.forward(self.augment.plain(images)),)
 
     @torch.no_grad()
     def _embed_stream(self, stream: torch.Tensor) -> torch.Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -31,9 +33,14 @@ def health(embeddings: torch.Tensor) -> Health:
     >>> health(torch.eye(4)).effective_rank, health(torch.ones(5, 4)).collapsed
     (3.0, True)
     """
-    unit = F.normalize(embeddings.float(), dim=1)
-    spread = unit.std(dim=0, unbiased=False).square().mean().sqrt() * embeddings.shape[1] ** 0.5
-    values = torch.linalg.svdvals(unit - unit.mean(dim=0))
-    share = values / values.sum().clamp(min=1e-12)
-    entropy = -(share * share.clamp(min=1e-12).log()).sum()
-    return Health(spread=float(spread), effective_rank=round(float(entropy.exp()), 4))
+    unit = F.normalize(embeddings.double(), dim=1)
+    centred = unit - unit.mean(dim=0)
+    # Squared singular values are the eigenvalues of the smaller Gram matrix: a few numbers, which the host decomposes
+    # much faster than a GPU does.
+    gram = centred @ centred.T if len(centred) <= centred.shape[1] else centred.T @ centred
+    matrix = gram.cpu().numpy()
+    spread = math.sqrt(np.trace(matrix) / len(centred))
+    values = np.sqrt(np.linalg.eigvalsh(matrix).clip(min=0.0))
+    share = values / max(values.sum(), 1e-12)
+    entropy = -(share * np.log(share.clip(min=1e-12))).sum()
+    return Health(spread=spread, effective_rank=round(math.exp(entropy), 4))

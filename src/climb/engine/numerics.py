@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
+from torch.utils._triton import has_triton
 
 from climb.errors import InputError
 
 Precision = Literal["float32", "tf32", "bf16"]
-EngineKind = Literal["eager", "captured"]
+EngineKind = Literal["eager", "captured", "compiled"]
 
 
 def resolve_device(name: str) -> torch.device:
@@ -49,30 +50,41 @@ def resolve_precision(name: str, device: torch.device) -> Precision:
 
 
 def resolve_engine(name: str, device: torch.device) -> EngineKind:
-    """ "auto" captures the step on a CUDA device and is eager elsewhere."""
+    """ "auto" is compiled on a CUDA device where torch can compile for it, else captured; eager on other devices."""
     if name == "auto":
-        return "captured" if device.type == "cuda" else "eager"
-    if name not in ("eager", "captured"):
-        raise InputError(f"unknown engine '{name}'. Allowed: auto, eager, captured")
+        if device.type != "cuda":
+            return "eager"
+        return "compiled" if has_triton() else "captured"
+    if name not in get_args(EngineKind):
+        raise InputError(f"unknown engine '{name}'. Allowed: auto, {', '.join(get_args(EngineKind))}")
     if name == "captured" and device.type != "cuda":
         raise InputError(f"the captured engine needs a CUDA device; the device is {device}: type --engine eager")
+    if name == "compiled" and device.type == "cuda" and not has_triton():
+        raise InputError("the compiled engine needs Triton, which torch does not find here: type --engine captured")
     return name  # type: ignore[return-value]
 
 
 @contextmanager
-def numerics(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Forward and backward under ``precision``; `autocast` goes around the forward alone."""
-    if device.type != "cuda" or precision == "bf16":
+def numerics(device: torch.device, precision: Precision, *, tuned: bool = False) -> Iterator[None]:
+    """Forward and backward under ``precision``; `autocast` goes around the forward alone.
+
+    With ``tuned``, cuDNN tries its convolutions on each new shape and keeps the fastest: worth it for shapes that
+    keep coming, and left alone where the same bits are asked for every time.
+    """
+    if device.type != "cuda":
         yield
         return
     # torch makes the second attribute at import, where type checkers do not see it.
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)  # type: ignore[attr-defined]
-    before = [switch.fp32_precision for switch in switches]
-    for switch in switches:
-        switch.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    before, trials = [switch.fp32_precision for switch in switches], torch.backends.cudnn.benchmark
+    if precision != "bf16":
+        for switch in switches:
+            switch.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    torch.backends.cudnn.benchmark = tuned and not torch.are_deterministic_algorithms_enabled()
     try:
         yield
     finally:
+        torch.backends.cudnn.benchmark = trials
         for switch, value in zip(switches, before, strict=True):
             switch.fp32_precision = value
 

@@ -196,7 +196,7 @@ class Pcmc:
         )
         self._step: Function = self._train
         self._embed: Function = self._embed_plain
-        if kind == "captured":
+        if kind != "eager":
             self._step = Captured(self._train, device=device, generators=(self._generator,))
             self._embed = Captured(self._embed_plain, device=device)
 

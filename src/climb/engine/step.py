@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,8 @@ from torch import nn
 
 from climb.augment import Augment
 from climb.config import LearnerConfig
+from climb.engine.batch import Mixed
+from climb.engine.compiled import compiled
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.errors import ClimbError
@@ -31,6 +34,7 @@ class TrainStep:
         generator: torch.Generator,
         precision: Precision,
         device: torch.device,
+        tuned: bool = False,
     ) -> None:
         self.parts = parts
         self.augment = augment
@@ -38,13 +42,24 @@ class TrainStep:
         self.generator = generator
         self.precision = precision
         self.device = device
+        self._tuned = tuned
         self.parameters = trainable(parts)
         self.optimizer = torch.optim.SGD(
             self.parameters.values(),
             lr=config.lr,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
+            fused=device.type == "cuda",
         )
+        if device.type == "cuda":
+            # The fused optimiser wants every momentum to exist, also of parts whose first gradient comes late.
+            # Starting from zero is the same as starting from the first gradient.
+            self.load_state_dict({name: torch.zeros_like(p) for name, p in self.parameters.items()})
+        self.embedded = torch.cuda.Event(external=True) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        """Recorded in the middle of each step: what it embeds is there, though its backward is still to come."""
+        self._views = augment.views
+        self._losses = self._eager_losses
+        self._encode = self._eager_encode
 
     def __call__(
         self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor, targets: torch.Tensor
@@ -59,45 +74,60 @@ class TrainStep:
             float32 (r, d) that of the replay rows, from before or, if so configured, after it.
         """
         parts = self.parts
-        mixed = parts.batch.mix(self.augment(images, self.generator), stream_rows, replay_rows, self.generator)
-        views, stream_rows, replay_rows = mixed.views, mixed.stream_rows, mixed.replay_rows
-        rows, replay = views.shape[1], len(replay_rows) > 0
-        with numerics(self.device, self.precision):
-            with autocast(self.device, self.precision):
-                features, embeddings = parts.network(views.flatten(0, 1))
-            encoded = Encoded(
-                views=views,
-                features=features.float().view(2, rows, -1),
-                embeddings=embeddings.float().view(2, rows, -1),
-                stream_rows=stream_rows,
-                replay_rows=replay_rows,
-                targets=targets if targets.numel() else None,
-            )
-            loss = objective = parts.objective(encoded)
-            align = None
-            if parts.alignment is not None and (replay or not parts.alignment.needs_replay):
-                with autocast(self.device, self.precision):
-                    align = parts.alignment(encoded, objective.detach())
-                loss = objective + self.config.alignment_weight * align
+        views = self._views(images, self.augment.numbers(images, self.generator))
+        mixed = parts.batch.mix(views, stream_rows, replay_rows, self.generator)
+        stream_rows, replay_rows = mixed.stream_rows, mixed.replay_rows
+        with numerics(self.device, self.precision, tuned=self._tuned):
+            loss, objective, align, embedded = self._losses(mixed, targets)
+            streamed, replayed = embedded.index_select(0, stream_rows), embedded.index_select(0, replay_rows)
+            if self.embedded is not None:
+                self.embedded.record()
             self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
-
-        mean = self._in_memory_space(encoded.features, encoded.embeddings).detach().mean(0)
-        replayed = mean.index_select(0, replay_rows)
-        if replay and self.refreshes_after_step:
+        if len(replay_rows) > 0 and self.refreshes_after_step:
             with torch.no_grad(), frozen_statistics(parts.network):
-                again = self.forward(views.index_select(1, replay_rows).flatten(0, 1))
+                again = self.forward(mixed.views.index_select(1, replay_rows).flatten(0, 1))
             replayed = again.view(2, len(replay_rows), -1).mean(0)
-        return (
-            objective.detach(),
-            torch.full_like(objective, float("nan")).detach() if align is None else align.detach(),
-            mean.index_select(0, stream_rows),
-            replayed,
+        return objective.detach(), align.detach(), streamed, replayed
+
+    def _eager_losses(self, mixed: Mixed, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The loss to descend; its two parts; float32 (n, d) the mean over the views of each row, in memory space."""
+        parts, views = self.parts, mixed.views
+        rows = views.shape[1]
+        features, embeddings = self._eager_encode(views.flatten(0, 1))
+        encoded = Encoded(
+            views=views,
+            features=features.float().view(2, rows, -1),
+            embeddings=embeddings.float().view(2, rows, -1),
+            stream_rows=mixed.stream_rows,
+            replay_rows=mixed.replay_rows,
+            targets=targets if targets.numel() else None,
         )
+        loss = objective = parts.objective(encoded)
+        align = torch.full_like(objective, float("nan"), requires_grad=False)
+        if parts.alignment is not None and (len(mixed.replay_rows) > 0 or not parts.alignment.needs_replay):
+            with autocast(self.device, self.precision):
+                align = parts.alignment(encoded, objective.detach())
+            loss = objective + self.config.alignment_weight * align
+        embedded = self._in_memory_space(encoded.features, encoded.embeddings).detach().mean(0)
+        return loss, objective, align, embedded
+
+    def _eager_encode(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with autocast(self.device, self.precision):
+            features, embeddings = self.parts.network(inputs)
+        return features, embeddings
+
+    def compiled(self) -> TrainStep:
+        """The same step, with the same parameters, optimiser and generator, all but the optimiser by torch.compile."""
+        twin = copy.copy(self)
+        twin._views = compiled(self._views)
+        twin._losses = compiled(self._losses)
+        twin._encode = compiled(self._encode)
+        return twin
 
     @property
     def refreshes_after_step(self) -> bool:
@@ -107,8 +137,8 @@ class TrainStep:
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for."""
-        with numerics(self.device, self.precision), autocast(self.device, self.precision):
-            features, embeddings = self.parts.network(inputs)
+        with numerics(self.device, self.precision, tuned=self._tuned):
+            features, embeddings = self._encode(inputs)
         return self._in_memory_space(features, embeddings).float()
 
     def _in_memory_space(self, features: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
@@ -124,11 +154,9 @@ class TrainStep:
         """Continue with the saved momentum."""
         for name, parameter in self.parameters.items():
             held = self.optimizer.state[parameter]
-            if name not in state:
-                held.clear()
-            elif held.get("momentum_buffer") is not None:
-                held["momentum_buffer"].copy_(state[name])  # in place: a captured step knows its address
-            else:
+            if held.get("momentum_buffer") is not None:  # in place: a captured step knows its address
+                held["momentum_buffer"].copy_(state.get(name, torch.zeros(())))
+            elif name in state:
                 # empty_like keeps the parameter's memory format.
                 held["momentum_buffer"] = torch.empty_like(parameter).copy_(state[name])
 

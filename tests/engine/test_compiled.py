@@ -1,0 +1,36 @@
+"""The compiled step against the eager one, on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from climb.config import LearnerConfig, MemoryConfig
+from climb.engine import Engine, EngineKind
+from climb.engine.captured import EAGER_CALLS
+from climb.learner import build_engine
+
+
+def make(kind: EngineKind) -> Engine:
+    memory = MemoryConfig(capacity=60, stm_centroids=10, ltm_centroids=4, images_per_centroid=5, window=50)
+    config = LearnerConfig(backbone="micro", image_size=16, replay_batch=16, memory=memory, lr=0.03)
+    place = {"seed": 0, "device": torch.device("cpu"), "precision": "float32", "kind": kind}
+    return build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+def test_compiled_steps_agree_with_eager_ones(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    stream = torch.randint(0, 256, (8, 10, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    eager, compiled = make("eager"), make("compiled")
+    for number, images in enumerate(stream):
+        compiled.load_state_dict(eager.state_dict())  # training amplifies any difference in rounding
+        one, other = eager.observe(images), compiled.observe(images)
+        torch.testing.assert_close(other.objective, one.objective, rtol=1e-3, atol=1e-3, msg=f"mini-batch {number}")
+        for name, value in eager.parts.network.state_dict().items():
+            ours = compiled.parts.network.state_dict()[name]
+            torch.testing.assert_close(ours, value, rtol=1e-2, atol=1e-3, msg=f"{name} after mini-batch {number}")
+        assert other.report == one.report
+    assert eager.budget.steps - 3 * 2 > EAGER_CALLS  # replay starts with the third mini-batch
+    assert compiled.budget == eager.budget
