@@ -34,7 +34,9 @@ def gallery(memory: Remembered | None) -> str:
     total = len(memory.images)
     groups = shown(memory.groups)
     left = sum(len(group.images) for group in groups)
-    said = f"{total:,} of the {memory.seen:,} images that came by. Age and idle time count images of the stream."
+    said = f"{total:,} of the {memory.seen:,} images that came by."
+    if any(group.tier != "stored" for group in groups):
+        said += " Age and idle time count images of the stream."
     if left < total:
         said += f" The sheets show {left:,} of them, an equal share of every group."
     sheets = encoded_sheets(

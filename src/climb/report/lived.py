@@ -68,7 +68,7 @@ def lived(record: Record) -> str:
     last = record.training[-1]
     totals = ", ".join(f"{last[key]:,} {word}" for key, word in TOTALS if last.get(key) is not None)
     said = "Dashed: one task gives way to the next, which the method is not told. " if record.boundaries else ""
-    said += f"In all: {totals}." if totals else ""
+    said += f"In all: {totals}." if two_stores and totals else ""
     return section("lived", "How it lived", *([quiet(said)] if said else []), _grid(charts))
 
 
