@@ -6,7 +6,8 @@
 
 Drives a `CentroidMemory` with clustered random embeddings: it is filled first, then mini-batches of 10 are inserted,
 and after each one 128 images are drawn and refreshed. Medians in milliseconds; mini-batches in which centroids
-merge are counted apart.
+merge are counted apart. With --scale also one merge among K 6,000 long-term centroids, 100 refreshes after the last
+one: by `ClosestPair`, and by comparing all pairs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 
 from climb.memory import CentroidMemory
+from climb.memory.pairs import ClosestPair
 
 PAPER = {"capacity": 2500, "stm_centroids": 100, "ltm_centroids": 60, "images_per_centroid": 30}
 SCALED = {"capacity": 200_000, "stm_centroids": 10_000, "ltm_centroids": 6_000, "images_per_centroid": 30}
@@ -39,6 +41,7 @@ def main() -> None:
         rows["scaled"] = measure(given, SCALED, fill=12_000)
         both = {name: row["insert_ms"] + row["sample_ms"] + row["refresh_ms"] for name, row in rows.items()}
         rows["scaled"]["ratio_to_paper"] = round(both["scaled"] / both["paper"], 1)
+        rows["merge"] = measure_merge(given, SCALED["ltm_centroids"])
     if given.json:
         print(json.dumps(rows, indent=2))
     else:
@@ -79,6 +82,48 @@ def measure(given: argparse.Namespace, sizes: dict[str, int], *, fill: int) -> d
         "insert_with_merge_ms": round(ms["merge"], 3) if times["merge"] else None,
         "stored": len(memory),
     }
+
+
+def measure_merge(given: argparse.Namespace, centroids: int, merges: int = 10, refreshes: int = 100) -> dict[str, Any]:
+    """Merges apart from the rest of the memory: filling one of that size would take an hour."""
+    dim, device = given.embedding_dim, given.device
+    generator = torch.Generator().manual_seed(0)
+    clusters = torch.randn(2 * centroids, dim, generator=generator)
+    own = torch.randint(0, len(clusters), (centroids + 1,), generator=generator)
+    # A long-term centroid is a mean of about thirty embeddings.
+    values = (clusters[own] + 0.8 / 30**0.5 * torch.randn(centroids + 1, dim, generator=generator)).to(device)
+    pairs = ClosestPair(centroids + 1, dim, device)
+    pairs.put(range(centroids + 1), values)
+    pairs.closest()
+    times: dict[str, list[float]] = {"merge": [], "all_pairs": [], "move": []}
+    for _ in range(merges):
+        for _ in range(refreshes):
+            rows = torch.randperm(centroids + 1, generator=generator)[:64]
+            fresh = (clusters[own[rows]] + 0.8 * torch.randn(64, dim, generator=generator)).to(device)
+            values[rows] += (fresh - values[rows]) / 60
+            times["move"].append(_timed(device, lambda rows=rows: pairs.put(rows.tolist(), values[rows]))[0])
+        seconds, (one, other) = _timed(device, pairs.closest)
+        times["merge"].append(seconds)
+        seconds, best = _timed(device, lambda: _closest_of_all(values))
+        times["all_pairs"].append(seconds)
+        found = float(torch.nn.functional.cosine_similarity(values[one], values[other], dim=0))
+        assert abs(found - best) < 1e-5, (found, best)
+        values[one] = (values[one] + values[other]) / 2
+        own[other] = torch.randint(0, len(clusters), (), generator=generator)
+        values[other] = clusters[own[other]]
+        pairs.put([one, other], values[[one, other]])
+    ms = {name: 1e3 * statistics.median(seconds) for name, seconds in times.items()}
+    return {
+        "centroids": centroids,
+        "merge_ms": round(ms["merge"], 3),
+        "all_pairs_ms": round(ms["all_pairs"], 3),
+        "refresh_adds_ms": round(ms["move"], 3),
+    }
+
+
+def _closest_of_all(values: torch.Tensor) -> float:
+    unit = torch.nn.functional.normalize(values, dim=1)
+    return float((unit @ unit.T).fill_diagonal_(-2.0).max())
 
 
 def _without_capacity(sizes: dict[str, int]) -> dict[str, Any]:

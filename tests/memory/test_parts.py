@@ -85,7 +85,7 @@ def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
     plain = rng.standard_normal((6, 4))
     embeddings = rng.standard_normal((8, 4))
     values = torch.from_numpy(plain).float()
-    geometry = BatchGeometry(values, torch.from_numpy(embeddings).float())
+    geometry = BatchGeometry(values, values.norm(dim=1), torch.from_numpy(embeddings).float())
     for kind, row, image in steps:
         if kind == "create":
             geometry.create(row, image)
@@ -97,7 +97,8 @@ def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
             rows = [row, *(other for other in range(6) if other != row)]
             units = plain / np.linalg.norm(plain, axis=1, keepdims=True)
             cosines = units @ units.T
-            survivor, absorbed = geometry.merge_closest(rows)
+            survivor, absorbed = geometry.closest(rows)
+            geometry.merge(survivor, absorbed)
             assert rows.index(survivor) < rows.index(absorbed)
             np.fill_diagonal(cosines, -np.inf)
             assert cosines[survivor, absorbed] == pytest.approx(cosines.max(), abs=1e-5)
@@ -113,4 +114,4 @@ def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_geometry_refuses_embeddings_that_are_not_numbers(bad: float) -> None:
     with pytest.raises(ClimbError, match="NaN or infinity: training has diverged"):
-        BatchGeometry(torch.ones(2, 3), torch.tensor([[1.0, bad, 0.0]]))
+        BatchGeometry(torch.ones(2, 3), torch.ones(2), torch.tensor([[1.0, bad, 0.0]]))

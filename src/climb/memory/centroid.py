@@ -19,12 +19,14 @@ from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.geometry import BatchGeometry
 from climb.memory.ledger import FREE, LTM, STM, Ledger
 from climb.memory.limits import check_rules, check_sizes
-from climb.memory.store import ImageStore, check_images
+from climb.memory.pairs import ClosestPair
+from climb.memory.store import check_images, open_store
 from climb.memory.window import DistanceWindow
 from climb.precision import full_float32
 from climb.seeds import numpy_generator
 
 EVENTS = ("created", "evicted", "promoted", "merged", "pruned")
+MANY_CENTROIDS = 1000  # long-term centroids from which on merges do without comparing all pairs
 EVENTS_KEPT = 65_536  # the most recent ones: a stream may be endless, the memory is not
 
 
@@ -111,8 +113,12 @@ class CentroidMemory:
 
         rows = stm_centroids + ltm_centroids
         self._values = torch.zeros((rows, embedding_dim), dtype=torch.float32, device=device)
+        self._norms = torch.zeros(rows, dtype=torch.float32, device=device)  # theirs: what large memories read twice
         self._ledger = Ledger(rows)
-        self._store = ImageStore(capacity, self.image_shape, device)
+        self._store = open_store(capacity, self.image_shape, device)
+        # Comparing all pairs of few centroids is cheaper than knowing which to compare.
+        many = ltm_centroids >= MANY_CENTROIDS
+        self._pairs = ClosestPair(ltm_centroids + 1, embedding_dim, device) if many else None
         self._slot_of: dict[int, int] = {}  # image id -> slot of the store
 
         self._window = DistanceWindow(size=window, quantile=novelty_percentile)
@@ -131,7 +137,8 @@ class CentroidMemory:
     @property
     def nbytes(self) -> int:
         """Bytes reserved for images and centroid values."""
-        return self._store.nbytes + self._values.numel() * self._values.element_size()
+        pairs = 0 if self._pairs is None else self._pairs.nbytes
+        return self._store.nbytes + self._values.numel() * self._values.element_size() + pairs
 
     @property
     def threshold(self) -> float:
@@ -186,7 +193,7 @@ class CentroidMemory:
         if images.shape[0] == 0:
             return InsertReport()
         first = self._seen
-        geometry = BatchGeometry(self._values, embeddings.detach().to(self._values.device, torch.float32))
+        geometry = BatchGeometry(self._values, self._norms, embeddings.detach().to(self._values.device, torch.float32))
         tally: Counter[str] = Counter()
         for image in range(images.shape[0]):
             self._insert_one(image, geometry, tally)
@@ -194,7 +201,7 @@ class CentroidMemory:
         # Only now are images copied: those that came and went within the mini-batch never take a slot.
         kept = [number for number in range(first, self._seen) if number in self._ledger.row_of]
         rows = torch.tensor([number - first for number in kept], dtype=torch.int64).to(images.device)
-        slots = self._store.put(images.index_select(0, rows).to(self._values.device))
+        slots = self._store.put(images.index_select(0, rows).to(self._values.device), kept)
         self._slot_of.update(zip(kept, slots, strict=True))
         return InsertReport(**tally)
 
@@ -229,6 +236,11 @@ class CentroidMemory:
         with full_float32():
             moved = keep * self._values[index] + pull @ embeddings.detach().to(device, torch.float32)
         self._values.index_copy_(0, index, moved)
+        self._norms.index_copy_(0, index, torch.linalg.vector_norm(moved, dim=1))
+        if self._pairs is not None:
+            long_term = [(k, row) for k, row in enumerate(touched) if self._ledger.tier[row] == LTM]
+            if long_term:
+                self._pairs.put([row for _, row in long_term], moved[[k for k, _ in long_term]])
 
     # -- Algorithm 1, one image ----------------------------------------------------------------------------------
 
@@ -290,10 +302,17 @@ class CentroidMemory:
         ledger.promote(row)
         self._log(number, "promoted", row)
         tally["promoted"] += 1
+        if self._pairs is not None:
+            geometry.flush()
+            self._pairs.put([row], self._values[row : row + 1])
         long_term = ledger.rows(LTM)
         if len(long_term) <= self._ltm_centroids:
             return
-        survivor, absorbed = geometry.merge_closest(long_term)
+        survivor, absorbed = self._closest(long_term, geometry)
+        geometry.merge(survivor, absorbed)
+        if self._pairs is not None:
+            self._pairs.drop(absorbed)
+            self._pairs.put([survivor], self._values[survivor : survivor + 1])
         self._log(number, "merged", absorbed)
         ledger.absorb(survivor, absorbed)
         pooled = len(ledger.held[survivor])
@@ -301,6 +320,13 @@ class CentroidMemory:
             keep = self._insertion.choice(pooled, size=self._full, replace=False)
             self._release(ledger.keep_only(survivor, keep.tolist()))
         tally["merged"] += 1
+
+    def _closest(self, long_term: list[int], geometry: BatchGeometry) -> tuple[int, int]:
+        """The two most similar long-term centroids, the older one first."""
+        if self._pairs is None:
+            return geometry.closest(long_term)
+        one, other = self._pairs.closest()
+        return (one, other) if self._ledger.centroid[one] < self._ledger.centroid[other] else (other, one)
 
     def _prune(self, number: int, tally: Counter[str]) -> None:
         ledger = self._ledger
@@ -366,10 +392,15 @@ class CentroidMemory:
             raise InputError(f"the saved memory has {state['sizes']}; this one has {self._sizes()}")
         images = state["images"]
         self._values.copy_(state["values"])
+        self._norms.copy_(torch.linalg.vector_norm(self._values, dim=1))
         self._ledger.load_state_dict(state)
+        if self._pairs is not None:
+            long_term = self._ledger.rows(LTM)
+            self._pairs.clear()
+            self._pairs.put(long_term, self._values[long_term])
         self._store.clear()
-        slots = self._store.put(images.to(self._values.device))
-        self._slot_of = dict(zip(self._ledger.stored(), slots, strict=True))
+        stored = self._ledger.stored()
+        self._slot_of = dict(zip(stored, self._store.put(images.to(self._values.device), stored), strict=True))
         self._window.clear()
         self._window.extend(state["window"].tolist())
         self._events.clear()

@@ -11,7 +11,7 @@ import torch
 
 from climb.errors import InputError
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
-from climb.memory.store import ImageStore, check_images
+from climb.memory.store import check_images, open_store
 from climb.seeds import numpy_generator
 
 
@@ -49,7 +49,7 @@ class FlatMemory(ABC):
         self.image_shape = tuple(image_shape)
         self.embedding_dim = embedding_dim
         self._rate = embedding_rate
-        self._store = ImageStore(capacity, self.image_shape, device)
+        self._store = open_store(capacity, self.image_shape, device)
         self._embeddings = torch.zeros((0, embedding_dim), dtype=torch.float32, device=device)
         if embedding_rate is not None:
             self.space = "projector"  # type: ignore[misc]  # the same class without embeddings has no space
@@ -103,8 +103,8 @@ class FlatMemory(ABC):
         self._seen += len(images)
         if row_of_slot:
             slots, rows = list(row_of_slot), torch.tensor(list(row_of_slot.values()))
-            device = self._store.images.device
-            self._store.write(slots, images[rows.to(images.device)].to(device))
+            kept = images[rows.to(images.device)].to(self._store.device)
+            self._store.write(slots, kept, self._ids[slots].tolist())
             if self._rate is not None and embeddings is not None:
                 self._keep(slots, embeddings[rows.to(embeddings.device)])
         return InsertReport(**report)
@@ -140,7 +140,7 @@ class FlatMemory(ABC):
         """Everything that changes."""
         stored = len(self)
         state = {
-            "images": self._store.images[:stored].clone(),
+            "images": self._store.get(range(stored)),
             "ids": torch.from_numpy(self._ids[:stored].copy()),
             "seen": self._seen,
             "insertion": self._insertion.bit_generator.state,
@@ -167,7 +167,8 @@ class FlatMemory(ABC):
                     f"{stored} images and {'no embeddings' if saved is None else f'embeddings of shape {saved}'}"
                 )
             self._embeddings[:stored] = state["embeddings"].to(self._embeddings.device)
-        self._store.images[:stored] = images.to(self._store.images.device)
+        self._store.clear()
+        self._store.write(range(stored), images.to(self._store.device), state["ids"].tolist())
         self._ids[:] = -1
         self._ids[:stored] = state["ids"].numpy()
         self._slot_of = {image: slot for slot, image in enumerate(state["ids"].tolist())}

@@ -24,7 +24,7 @@ class BatchGeometry:
     """Cosine distances between the embeddings of one mini-batch and centroids that move as it is inserted.
 
     >>> values = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
-    >>> geometry = BatchGeometry(values, torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
+    >>> geometry = BatchGeometry(values, values.norm(dim=1), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
     >>> geometry.create(1, 0)  # the first image opens centroid 1 ...
     >>> geometry.distances(1).round(4).tolist()  # ... which the second image sees
     [1.0, 0.2929]
@@ -33,15 +33,16 @@ class BatchGeometry:
     [[1.0, 0.0], [1.0, 1.0]]
     """
 
-    def __init__(self, values: torch.Tensor, embeddings: torch.Tensor) -> None:
+    def __init__(self, values: torch.Tensor, lengths: torch.Tensor, embeddings: torch.Tensor) -> None:
         self._values = values  # float32 (rows, d), on the device, written by `flush`
+        self._kept_norms = lengths  # float32 (rows,), of the values, written with them
         self._embeddings = embeddings  # float32 (n, d), on the device
         n, rows = embeddings.shape[0], values.shape[0]
         packed = torch.zeros((n + 1, rows + n), dtype=torch.float32, device=values.device)
         with full_float32():
             torch.matmul(embeddings, values.T, out=packed[:n, :rows])
             torch.matmul(embeddings, embeddings.T, out=packed[:n, rows:])
-            packed[n, :rows] = torch.linalg.vector_norm(values, dim=1)
+            packed[n, :rows] = lengths
         host = packed.cpu().numpy().astype(np.float64)  # the one synchronisation
         if not np.isfinite(host).all():
             raise ClimbError(
@@ -83,22 +84,26 @@ class BatchGeometry:
         weights[image] += rate
         self._touched[row] = (stay * keep, weights)
 
-    def merge_closest(self, rows: list[int]) -> tuple[int, int]:
-        """Average the two most similar of ``rows`` into the first of the two; the pair, in the order given."""
+    def closest(self, rows: list[int]) -> tuple[int, int]:
+        """The two most similar of ``rows``, in the order given: all pairs compared."""
         self.flush()
         index = torch.tensor(rows, device=self._values.device)
         with full_float32():
             unit = torch.nn.functional.normalize(self._values[index], dim=1)
             cosines = (unit @ unit.T).fill_diagonal_(-math.inf)
-        flat = int(cosines.argmax())
-        one, other = sorted(divmod(flat, len(rows)))
-        survivor, absorbed = rows[one], rows[other]
-        inner = float(cosines[one, other]) * self._norms[survivor] * self._norms[absorbed]
+        one, other = sorted(divmod(int(cosines.argmax()), len(rows)))
+        return rows[one], rows[other]
+
+    def merge(self, survivor: int, absorbed: int) -> None:
+        """The first centroid becomes the mean of both."""
+        self.flush()
+        inner = float(torch.dot(self._values[survivor], self._values[absorbed]))
         square = (self._norms[survivor] ** 2 + self._norms[absorbed] ** 2 + 2 * inner) / 4
         self._norms[survivor] = math.sqrt(max(square, 0.0))
         self._dots[:, survivor] = (self._dots[:, survivor] + self._dots[:, absorbed]) / 2
-        self._values[survivor] = (self._values[survivor] + self._values[absorbed]) / 2
-        return survivor, absorbed
+        mean = (self._values[survivor] + self._values[absorbed]) / 2
+        self._values[survivor] = mean
+        self._kept_norms[survivor] = torch.linalg.vector_norm(mean)
 
     def flush(self) -> None:
         """Write the centroids that moved back to the device."""
@@ -111,5 +116,7 @@ class BatchGeometry:
         old = self._values[rows] * torch.from_numpy(keep[:, None]).to(device, non_blocking=True)
         with full_float32():
             new = torch.from_numpy(weights).to(device, non_blocking=True) @ self._embeddings
-        self._values.index_copy_(0, rows, old + new)
+        moved = old + new
+        self._values.index_copy_(0, rows, moved)
+        self._kept_norms.index_copy_(0, rows, torch.linalg.vector_norm(moved, dim=1))
         self._touched.clear()

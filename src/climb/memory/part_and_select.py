@@ -61,7 +61,7 @@ class PartAndSelectMemory(FlatMemory):
         if embed is None:
             raise InputError("PartAndSelectMemory embeds all it holds anew; call insert(..., embed=encoder)")
         by_age = np.argsort(self._ids[:stored])
-        pool = torch.cat([self._store.get(by_age.tolist()), images.to(self._store.images.device)])
+        pool = torch.cat([self._store.get(by_age.tolist()), images.to(self._store.device)])
         chosen = set(part_and_select(_embedded(pool, embed), self.capacity).tolist())
         dropped = [int(slot) for position, slot in enumerate(by_age) if position not in chosen]
         free = iter([*range(stored, self.capacity), *dropped])  # as many as new images were chosen

@@ -166,7 +166,8 @@ class PatchMemory:
             raise InputError(f"embeddings must have shape ({n}, {self.embedding_dim}); given {given}")
         first, device = self._seen, self._values.device
         self._make_rows(n)
-        geometry = BatchGeometry(self._values, embeddings.detach().to(device, torch.float32))
+        norms = torch.linalg.vector_norm(self._values, dim=1)
+        geometry = BatchGeometry(self._values, norms, embeddings.detach().to(device, torch.float32))
         tally: Counter[str] = Counter()
         for patch in range(n):
             self._insert_one(patch, geometry, tally)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from climb.errors import InputError
+from climb.parallel import ShardedStore, current
 
 
 class ImageStore:
@@ -31,14 +32,19 @@ class ImageStore:
         """Bytes reserved for images."""
         return self.images.numel()
 
-    def put(self, images: torch.Tensor) -> list[int]:
-        """Copy images (n, 3, H, W) into free slots; the slots."""
+    @property
+    def device(self) -> torch.device:
+        """Where images live."""
+        return self.images.device
+
+    def put(self, images: torch.Tensor, ids: Sequence[int] = ()) -> list[int]:
+        """Copy images (n, 3, H, W) into free slots; the slots. Ids matter where several processes share a store."""
         slots = [self._free.pop() for _ in range(images.shape[0])]
         if slots:
             self.write(slots, images)
         return slots
 
-    def write(self, slots: Sequence[int], images: torch.Tensor) -> None:
+    def write(self, slots: Sequence[int], images: torch.Tensor, ids: Sequence[int] = ()) -> None:
         """Overwrite the images in ``slots``."""
         self.images.index_copy_(0, self._on_device(slots), images)
 
@@ -56,6 +62,14 @@ class ImageStore:
 
     def _on_device(self, slots: Sequence[int]) -> torch.Tensor:
         return torch.from_numpy(np.asarray(slots, dtype=np.int64)).to(self.images.device, non_blocking=True)
+
+
+def open_store(capacity: int, image_shape: tuple[int, ...], device: torch.device | str) -> ImageStore | ShardedStore:
+    """An empty store; where several processes train one learner, one whose images are spread over them."""
+    group = current()
+    if group.size > 1:
+        return ShardedStore(capacity, image_shape, device, group)
+    return ImageStore(capacity, image_shape, device)
 
 
 def check_images(images: torch.Tensor, image_shape: tuple[int, ...]) -> None:

@@ -1,0 +1,95 @@
+"""The closest pair of centroids, against comparing all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from climb.memory import CentroidMemory
+from climb.memory import centroid as centroid_module
+from climb.memory.pairs import AT_ONCE, ClosestPair
+
+
+def by_all_comparisons(values: dict[int, torch.Tensor]) -> float:
+    unit = F.normalize(torch.stack(list(values.values())), dim=1)
+    return float((unit @ unit.T).fill_diagonal_(-2.0).max())
+
+
+@pytest.mark.parametrize("step", [0.002, 0.05, 1.0])
+def test_the_pair_is_the_one_that_all_comparisons_find(step: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    most = 160
+    pairs, values = ClosestPair(most, 8, "cpu"), {}
+    for turn in range(120):
+        while len(values) < most:
+            row = int(torch.randint(0, 10_000, (), generator=generator))
+            if row not in values:
+                values[row] = torch.randn(8, generator=generator)
+                pairs.put([row], values[row][None])
+        rows = [list(values)[k] for k in torch.randperm(most, generator=generator)[:40]]
+        for row in rows:
+            values[row] = values[row] + step * torch.randn(8, generator=generator)
+        pairs.put(rows, torch.stack([values[row] for row in rows]))
+        one, other = pairs.closest()
+        assert one != other
+        found = float(F.cosine_similarity(values[one], values[other], dim=0))
+        assert found == pytest.approx(by_all_comparisons(values), abs=1e-6), f"turn {turn}"
+        values[one] = (values[one] + values.pop(other)) / 2
+        pairs.drop(other)
+        pairs.put([one], values[one][None])
+
+
+def test_few_are_compared_again_for_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(2000, 8, generator=generator)
+    pairs = ClosestPair(2000, 8, "cpu")
+    pairs.put(range(2000), values)
+    for _ in range(20):
+        rows = torch.randperm(2000, generator=generator)[:50]
+        values[rows] += 0.1 * torch.randn(50, 8, generator=generator)
+        pairs.put(rows.tolist(), values[rows])
+    compared, look_up = [], ClosestPair._look_up
+    monkeypatch.setattr(
+        ClosestPair, "_look_up", lambda self, slots: compared.append(len(slots)) or look_up(self, slots)
+    )
+    pairs.closest()
+    assert sum(compared) <= 2 * AT_ONCE
+
+
+def test_a_memory_with_many_centroids_lives_the_same_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Image for image, through a save in the middle, whether all pairs are compared or few."""
+
+    def memory() -> CentroidMemory:
+        return CentroidMemory(
+            200, (3, 2, 2), 6, stm_centroids=12, ltm_centroids=8, images_per_centroid=4, window=60, seed=3
+        )
+
+    plain = memory()
+    monkeypatch.setattr(centroid_module, "MANY_CENTROIDS", 1)
+    quick = memory()
+    rng = np.random.default_rng(0)
+    merged = 0
+    for number in range(150):
+        # Around a few directions, so that images join, centroids are promoted and merged.
+        which = rng.integers(0, 14, 10)
+        embeddings = torch.from_numpy(np.eye(6)[which % 6] * (1 + which[:, None] // 6)).float()
+        embeddings += 0.25 * torch.from_numpy(rng.standard_normal((10, 6))).float()
+        images = torch.from_numpy(rng.integers(0, 256, (10, 3, 2, 2), dtype=np.uint8))
+        reports = [each.insert(images, embeddings) for each in (plain, quick)]
+        assert reports[0] == reports[1]
+        merged += reports[0].merged
+        one, other = plain.sample(16), quick.sample(16)
+        if one is not None and other is not None:
+            assert torch.equal(one.ids, other.ids)
+            fresh = torch.from_numpy(rng.standard_normal((16, 6))).float()
+            plain.refresh(one.ids, fresh)
+            quick.refresh(other.ids, fresh)
+        if number == 75:
+            state = quick.state_dict()
+            quick = memory()
+            quick.load_state_dict(state)
+    assert merged > 20
+    assert plain.ltm.ids == quick.ltm.ids
+    assert quick.nbytes > plain.nbytes
