@@ -22,6 +22,7 @@ from climb.engine.step import frozen_statistics
 from climb.errors import InputError
 from climb.memory import Memory
 from climb.methods import build_parts, check_config, choose_method, find_method
+from climb.parallel import current
 from climb.presets import NETWORK, apply_preset
 from climb.state import load_tree, save_tree
 from climb.workshop import Workshop, find_objective
@@ -45,6 +46,8 @@ def build_engine(
     check_config(config)
     method = find_method(config.method)
     if method.own_loop:
+        if current().size > 1:
+            raise InputError(f"'{config.method}' trains in a loop of its own, which works in one process only")
         engine: Engine = method.build(
             config, mean=mean, std=std, seed=seed, device=device, precision=precision, kind=kind
         )

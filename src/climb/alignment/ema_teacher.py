@@ -63,12 +63,10 @@ class EmaTeacher(Alignment):
 
     def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
         """Mean of -cos(aligner(z), teacher's z) over both views of the rows (equation 1 of the paper)."""
-        views, embeddings = encoded.views, encoded.embeddings
+        embeddings = encoded.embeddings
         if self.rows == "replay":
-            views = views.index_select(1, encoded.replay_rows)
             embeddings = embeddings.index_select(1, encoded.replay_rows)
-        with torch.no_grad():
-            _, target = self._teacher(views.flatten(0, 1))
+        target = encoded.embedded_by(self._teacher, self.rows).flatten(0, 1)
         self._has_run = True
         predicted = self.aligner(embeddings.flatten(0, 1)).to(embeddings.dtype)
         return -F.cosine_similarity(predicted, target.to(embeddings.dtype), dim=1).mean()

@@ -70,8 +70,7 @@ class Relation(Alignment):
         present = encoded.embeddings[0]
         if present.shape[0] < 3:
             return torch.zeros_like(objective)
-        with torch.no_grad():
-            _, past = self.past(encoded.views[0])
+        past = encoded.embedded_by(self.past, views=1)[0]
         # The past temperature magnifies rounding a hundred times: no half precision here.
         with torch.autocast(present.device.type, enabled=False):
             wanted = (_similarities(past.to(present.dtype)) / self.past_temperature).softmax(dim=1)

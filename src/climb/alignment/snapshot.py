@@ -50,8 +50,7 @@ class Snapshot(Alignment):
     def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
         """Mean of -cos(aligner(z), snapshot's z) over both views of the replay rows; 0 during the first task."""
         embeddings = encoded.embeddings.index_select(1, encoded.replay_rows).flatten(0, 1)
-        with torch.no_grad():
-            _, target = self.snapshot(encoded.views.index_select(1, encoded.replay_rows).flatten(0, 1))
+        target = encoded.embedded_by(self.snapshot, "replay").flatten(0, 1)
         predicted, target = self.aligner(embeddings).to(embeddings.dtype), target.to(embeddings.dtype)
         return -self.weight * F.cosine_similarity(predicted, target, dim=1).mean()
 

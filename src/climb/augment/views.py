@@ -54,6 +54,10 @@ class Augment:
         """The random numbers that decide on two views of ``images`` ``(n, 3, H, W)``: the one call that is random."""
         return uniform(2 if self.per_batch else 2 * len(images), generator, self.device)
 
+    def numbers_of(self, rows: Tensor, numbers: Tensor) -> Tensor:
+        """Of the ``numbers`` of a batch, those that decide on the views of some of its ``rows`` ``(m,)``."""
+        return numbers if self.per_batch else numbers.index_select(1, torch.cat([rows, rows + numbers.shape[1] // 2]))
+
     def views(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Images ``(n, 3, H, W)``, uint8, to the views ``(2, n, 3, H, W)`` that ``numbers`` decide on.
 

@@ -8,6 +8,7 @@ import torch
 
 from climb.config import LearnerConfig
 from climb.memory import Memory
+from climb.parallel import Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +30,13 @@ class Mixed:
     """The views that reach the network, and which of their rows are which."""
 
     views: torch.Tensor
-    """float (2, m, 3, H, W)."""
+    """float (2, m, 3, H, W); where processes share the batch, those of this process's rows."""
     stream_rows: torch.Tensor
     """int64 (s,)."""
     replay_rows: torch.Tensor
     """int64 (r,)."""
+    share: Share | None = None
+    """Which rows ``views`` has, where processes share the batch."""
 
 
 class BatchRule:

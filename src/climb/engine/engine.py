@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import torch
 
 from climb.augment import Augment
 from climb.config import LearnerConfig
+from climb.engine.across import prepare_across
 from climb.engine.batch import TrainingBatch
 from climb.engine.budget import Budget
 from climb.engine.captured import Captured, Function
@@ -20,6 +22,7 @@ from climb.engine.parts import Parts
 from climb.engine.step import TrainStep, frozen_statistics
 from climb.errors import InputError
 from climb.memory import InsertReport
+from climb.parallel import current
 from climb.seeds import torch_generator
 
 
@@ -39,6 +42,9 @@ class Observation:
 
 class Engine:
     """Runs the passes of a method over a stream. Sees images only: no label, no task number.
+
+    Built in a process that others have `joined`, it is one of several that train one learner: all are handed the same
+    mini-batches and come to the same memory, the same network and the same numbers as one process alone would.
 
     Args:
         parts: the method's four parts and its network; moved to ``device``.
@@ -68,6 +74,8 @@ class Engine:
         self.kind = kind
         self.augment = augment
         self.budget = Budget()
+        self.group = current()
+        prepare_across(parts, self.group)
         for module in (parts.network, parts.objective, parts.alignment):
             if module is not None:
                 module.to(device)
@@ -132,6 +140,9 @@ class Engine:
                 report = memory.insert(stream, streamed if memory.space else None, embed=self.embed)
         self.budget.images += len(images)
         self.budget.batches += 1
+        if self.group.size > 1:
+            stored = 0 if memory is None else len(memory)
+            self.group.check_agreement(stored, crc32(repr(report).encode()), crc32(batch.ids.numpy().tobytes()))
         # Copies: a captured step writes its next losses over these.
         return Observation(
             objective=objective.clone(), alignment=alignment.clone(), embeddings=embeddings, report=report

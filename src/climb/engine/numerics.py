@@ -10,6 +10,7 @@ import torch
 from torch.utils._triton import has_triton
 
 from climb.errors import InputError
+from climb.parallel import current
 
 Precision = Literal["float32", "tf32", "bf16"]
 EngineKind = Literal["eager", "captured", "compiled"]
@@ -50,9 +51,14 @@ def resolve_precision(name: str, device: torch.device) -> Precision:
 
 
 def resolve_engine(name: str, device: torch.device) -> EngineKind:
-    """ "auto" is compiled on a CUDA device where torch can compile for it, else captured; eager on other devices."""
+    """ "auto" is compiled on a CUDA device where torch can compile for it, else captured; eager on other devices.
+
+    Processes that train one learner together exchange numbers within a step, which is eager therefore.
+    """
+    if current().size > 1 and name in ("captured", "compiled"):
+        raise InputError(f"the {name} engine works in one process; across processes type --engine eager")
     if name == "auto":
-        if device.type != "cuda":
+        if device.type != "cuda" or current().size > 1:
             return "eager"
         return "compiled" if has_triton() else "captured"
     if name not in get_args(EngineKind):

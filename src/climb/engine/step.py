@@ -17,6 +17,7 @@ from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.errors import ClimbError
 from climb.nets import Encoded
+from climb.parallel import Share, current, share_gradients, spread
 
 
 class TrainStep:
@@ -43,6 +44,7 @@ class TrainStep:
         self.precision = precision
         self.device = device
         self._tuned = tuned
+        self.group = current()
         self.parameters = trainable(parts)
         self.optimizer = torch.optim.SGD(
             self.parameters.values(),
@@ -74,8 +76,11 @@ class TrainStep:
             float32 (r, d) that of the replay rows, from before or, if so configured, after it.
         """
         parts = self.parts
-        views = self._views(images, self.augment.numbers(images, self.generator))
-        mixed = parts.batch.mix(views, stream_rows, replay_rows, self.generator)
+        numbers = self.augment.numbers(images, self.generator)
+        if self.group.size == 1:
+            mixed = parts.batch.mix(self._views(images, numbers), stream_rows, replay_rows, self.generator)
+        else:
+            mixed = self._own_views(images, numbers, stream_rows, replay_rows)
         stream_rows, replay_rows = mixed.stream_rows, mixed.replay_rows
         with numerics(self.device, self.precision, tuned=self._tuned):
             loss, objective, align, embedded = self._losses(mixed, targets)
@@ -84,28 +89,66 @@ class TrainStep:
                 self.embedded.record()
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
+            self._share_gradients()
             self.optimizer.step()
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
         if len(replay_rows) > 0 and self.refreshes_after_step:
-            with torch.no_grad(), frozen_statistics(parts.network):
-                again = self.forward(mixed.views.index_select(1, replay_rows).flatten(0, 1))
-            replayed = again.view(2, len(replay_rows), -1).mean(0)
+            replayed = self._replayed_again(mixed)
         return objective.detach(), align.detach(), streamed, replayed
+
+    def _own_views(
+        self, images: torch.Tensor, numbers: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor
+    ) -> Mixed:
+        """This process's part of the views that all processes train on together; the rows are those of all."""
+        rule = self.parts.batch
+        drawn = Share(group=self.group, stream_rows=stream_rows, replay_rows=replay_rows)
+        views = self._views(images.index_select(0, drawn.own), self.augment.numbers_of(drawn.own, numbers))
+        # What a rule draws, it draws for the whole batch, in every process alike; hence images of one pixel for all
+        # rows beside the real ones of a few, and the same numbers for both.
+        again = self.generator.clone_state()
+        pixels = views.new_zeros((2, len(images), 1, 1, 1))
+        whole = rule.mix(pixels, stream_rows, replay_rows, self.generator)
+        own = rule.mix(views, drawn.own_stream, drawn.own_replay, again)
+        share = Share(group=self.group, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows)
+        ordered = own.views.index_select(1, torch.cat([own.stream_rows, own.replay_rows]))
+        return Mixed(views=ordered, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows, share=share)
+
+    def _share_gradients(self) -> None:
+        named = self.parameters.items()
+        split = [parameter for name, parameter in named if name.startswith("network.")]
+        whole = [parameter for name, parameter in named if not name.startswith("network.")]
+        share_gradients(split, whole, self.group)
+
+    @torch.no_grad()
+    def _replayed_again(self, mixed: Mixed) -> torch.Tensor:
+        """Float32 (r, d): the replayed views by the network as it is now, mean over the two views."""
+        rows = mixed.replay_rows if mixed.share is None else mixed.share.own_replay
+        with frozen_statistics(self.parts.network):
+            flat = self._forward_own(mixed.views.index_select(1, rows).flatten(0, 1))
+        again = flat.view(2, len(rows), flat.shape[1])
+        return (again if mixed.share is None else mixed.share.of_replay(again)).mean(0)
 
     def _eager_losses(self, mixed: Mixed, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The loss to descend; its two parts; float32 (n, d) the mean over the views of each row, in memory space."""
         parts, views = self.parts, mixed.views
         rows = views.shape[1]
-        features, embeddings = self._eager_encode(views.flatten(0, 1))
+        features, embeddings = (
+            output.float().view(2, rows, output.shape[1]) for output in self._eager_encode(views.flatten(0, 1))
+        )
+        if mixed.share is not None:
+            lengths = [features.shape[-1], embeddings.shape[-1]]
+            gathered = mixed.share.of_all(torch.cat([features, embeddings], dim=2))
+            features, embeddings = torch.split(gathered, lengths, dim=2)
         encoded = Encoded(
             views=views,
-            features=features.float().view(2, rows, -1),
-            embeddings=embeddings.float().view(2, rows, -1),
+            features=features,
+            embeddings=embeddings,
             stream_rows=mixed.stream_rows,
             replay_rows=mixed.replay_rows,
             targets=targets if targets.numel() else None,
+            share=mixed.share,
         )
         loss = objective = parts.objective(encoded)
         align = torch.full_like(objective, float("nan"), requires_grad=False)
@@ -137,6 +180,9 @@ class TrainStep:
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for."""
+        return spread(self._forward_own, inputs, self.group)
+
+    def _forward_own(self, inputs: torch.Tensor) -> torch.Tensor:
         with numerics(self.device, self.precision, tuned=self._tuned):
             features, embeddings = self._encode(inputs)
         return self._in_memory_space(features, embeddings).float()

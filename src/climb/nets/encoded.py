@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from torch import nn
+
+from climb.parallel import Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +16,7 @@ class Encoded:
     """Two views of a training batch of n images, after the network. Nothing depends on the order of the rows."""
 
     views: torch.Tensor
-    """float (2, n, 3, H, W): the augmented images."""
+    """float (2, n, 3, H, W): the augmented images. Where processes share the batch, those of this process's rows."""
     features: torch.Tensor
     """(2, n, f): the encoder's output, float32."""
     embeddings: torch.Tensor
@@ -23,3 +27,21 @@ class Encoded:
     """int64 (r,): rows that come from the memory; empty before replay starts."""
     targets: torch.Tensor | None = None
     """float32 (r, d): what the memory stores of the replay rows, if it does."""
+    share: Share | None = None
+    """Which rows ``views`` has, where processes share the batch; everything else is of all rows in each of them."""
+
+    def embedded_by(
+        self, network: nn.Module, rows: Literal["all", "replay"] = "all", *, views: int = 2
+    ) -> torch.Tensor:
+        """(views, m, d): what another network says of the first ``views`` views of these rows; has no gradient.
+
+        The way for a reference network to see images: where processes share the batch, each sends its own rows.
+        """
+        replay = self.replay_rows if self.share is None else self.share.own_replay
+        seen = self.views[:views] if rows == "all" else self.views[:views].index_select(1, replay)
+        with torch.no_grad():
+            _, flat = network(seen.flatten(0, 1))
+        embeddings: torch.Tensor = flat.view(*seen.shape[:2], flat.shape[1])  # not -1: there may be no row
+        if self.share is None:
+            return embeddings
+        return self.share.of_all(embeddings) if rows == "all" else self.share.of_replay(embeddings)

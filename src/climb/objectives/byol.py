@@ -48,10 +48,9 @@ class BYOL(Objective):
     def forward(self, encoded: Encoded) -> torch.Tensor:
         """The loss of a training batch, stream and replay rows alike."""
         embeddings = encoded.embeddings
-        with torch.no_grad():
-            _, targets = self.momentum(encoded.views.flatten(0, 1))
+        targets = encoded.embedded_by(self.momentum)
         predicted = self.predictor(embeddings.flatten(0, 1)).view_as(embeddings)
-        return self.loss(predicted, targets.to(embeddings.dtype).view_as(embeddings))
+        return self.loss(predicted, targets.to(embeddings.dtype))
 
     @staticmethod
     def loss(predicted: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,112 @@
+"""Where stored images live when several processes share a memory: image id modulo R says on which of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from climb.parallel.group import Group
+
+
+class ShardedStore:
+    """``capacity`` slots for images of one shape, like an `ImageStore`, whose pixels are spread over the processes.
+
+    Slots are the same everywhere; the image in one is kept by process ``id mod R`` alone. Room is made for an even
+    share first, ceil(capacity / R) images, and for half as many again each time a process happens to own more than it
+    has room for: all together they hold at most ``capacity``.
+
+    To `get` rows every process sends those it keeps to all others. All know who keeps what, so no count travels.
+    """
+
+    def __init__(self, capacity: int, image_shape: tuple[int, ...], device: torch.device | str, group: Group) -> None:
+        self._group = group
+        self._kept = torch.zeros((math.ceil(capacity / group.size), *image_shape), dtype=torch.uint8, device=device)
+        self._capacity = capacity
+        self._free = list(range(capacity - 1, -1, -1))
+        self._owner = np.full(capacity, -1, dtype=np.int64)  # by slot: the process that keeps the image
+        self._place = np.full(capacity, -1, dtype=np.int64)  # by slot: where this process keeps it, if it does
+        self._vacant = list(range(len(self._kept) - 1, -1, -1))  # places of this process
+
+    def __len__(self) -> int:
+        return self._capacity - len(self._free)
+
+    @property
+    def kept(self) -> int:
+        """Images that this process keeps."""
+        return int((self._place >= 0).sum())
+
+    @property
+    def device(self) -> torch.device:
+        """Where images live."""
+        return self._kept.device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved for images, in this process."""
+        return self._kept.numel()
+
+    def put(self, images: torch.Tensor, ids: Sequence[int]) -> list[int]:
+        """Copy images (n, 3, H, W), which every process is given, into free slots; the slots."""
+        slots = [self._free.pop() for _ in range(images.shape[0])]
+        self.write(slots, images, ids)
+        return slots
+
+    def write(self, slots: Sequence[int], images: torch.Tensor, ids: Sequence[int]) -> None:
+        """Overwrite the images in different ``slots``; each process copies those that are its own."""
+        self._vacate(slots)
+        owners = np.asarray(ids, dtype=np.int64) % self._group.size
+        self._owner[np.asarray(slots, dtype=np.int64)] = owners
+        rows = np.flatnonzero(owners == self._group.rank)
+        self._make_room(len(rows))
+        places = [self._vacant.pop() for _ in rows]
+        self._place[np.asarray(slots, dtype=np.int64)[rows]] = places
+        chosen = images.index_select(0, self._index(rows).to(images.device)).to(self._kept.device)
+        self._kept.index_copy_(0, self._index(places), chosen)
+
+    def get(self, slots: Sequence[int]) -> torch.Tensor:
+        """The images in ``slots``, copied, in every process; all must ask for the same."""
+        wanted = np.asarray(slots, dtype=np.int64)
+        owners = self._owner[wanted]
+        counts = np.bincount(owners, minlength=self._group.size)
+        mine = self._kept.index_select(0, self._index(self._place[wanted[owners == self._group.rank]]))
+        most = int(counts.max()) if len(wanted) else 0
+        padded = mine.new_zeros((most, *mine.shape[1:]))
+        padded[: len(mine)] = mine
+        # Within what a process sent, rows are in the order asked for.
+        turn = np.zeros(len(wanted), dtype=np.int64)
+        for rank in range(self._group.size):
+            turn[owners == rank] = np.arange(counts[rank])
+        return self._group.gather(padded).flatten(0, 1).index_select(0, self._index(owners * most + turn))
+
+    def release(self, slots: Sequence[int]) -> None:
+        """Give slots back."""
+        self._vacate(slots)
+        self._free.extend(slots)
+
+    def clear(self) -> None:
+        """Give every slot back."""
+        self._vacate(range(self._capacity))
+        self._free = list(range(self._capacity - 1, -1, -1))
+
+    def _vacate(self, slots: Sequence[int]) -> None:
+        index = np.asarray(slots, dtype=np.int64)
+        places = self._place[index]
+        self._vacant.extend(places[places >= 0].tolist())
+        self._place[index] = -1
+        self._owner[index] = -1
+
+    def _make_room(self, images: int) -> None:
+        have = len(self._kept)
+        need = have - len(self._vacant) + images
+        if need <= have:
+            return
+        room = min(self._capacity, max(need, math.ceil(1.5 * have)))
+        self._vacant = [*range(room - 1, have - 1, -1), *self._vacant]
+        self._kept = torch.cat([self._kept, self._kept.new_zeros((room - have, *self._kept.shape[1:]))])
+
+    def _index(self, positions: Sequence[int] | np.ndarray) -> torch.Tensor:
+        index = torch.from_numpy(np.asarray(positions, dtype=np.int64))
+        return index.to(self._kept.device, non_blocking=True)
