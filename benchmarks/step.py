@@ -1,10 +1,17 @@
-"""How long does a gradient step take, and what does the memory add?
+"""How long does a gradient step take, what is it made of, and what does the memory add?
 
-    python benchmarks/step.py --device cuda --presets default paper --engines eager captured
+    python benchmarks/step.py --device cuda --presets default paper --engines eager captured compiled
+    python benchmarks/step.py --device cuda --image-size 224
+    python benchmarks/step.py --device cpu --backbone micro --batches 10 --warm-up 5 --parts
 
-Times whole stream mini-batches (all passes, replay, refresh, insertion) on random images, divided by the passes.
-"overhead" is the ratio to the same engine whose memory is replaced by a fixed tensor of images, in one process,
-alternating. Medians after a warm-up, the device synchronised around each mini-batch.
+Times whole stream mini-batches (all passes, replay, refresh, insertion) on random images, in groups that follow each
+other without a pause, divided by the gradient steps. "overhead" is the ratio to the same engine whose memory is
+replaced by a fixed tensor of images, in one process, alternating. Medians after a warm-up, the device synchronised
+around each group.
+
+With --parts also its pieces, each timed alone in the way the engine runs it; "rest" is what they leave of the step.
+"share_of_peak" is the arithmetic of the step, as counted by torch, over what one large matrix product reaches on this
+device in the same precision.
 """
 
 from __future__ import annotations
@@ -13,15 +20,22 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from climb.config import LearnerConfig
 from climb.engine import Engine, resolve_device, resolve_engine, resolve_precision
+from climb.engine.captured import EAGER_CALLS, WARM_UPS, Captured
+from climb.engine.compiled import compiled
+from climb.engine.numerics import autocast, numerics
 from climb.learner import build_engine
 from climb.memory import InsertReport, ReplayBatch
 from climb.presets import apply_preset
+
+GROUP = 10  # mini-batches timed together
 
 
 class FixedReplay:
@@ -55,10 +69,14 @@ def main() -> None:
     arguments.add_argument("--precision", default="auto")
     arguments.add_argument("--engines", nargs="+", default=["auto"])
     arguments.add_argument("--presets", nargs="+", default=["default"])
+    arguments.add_argument("--method", default="climb")
     arguments.add_argument("--backbone", default="resnet18")
     arguments.add_argument("--image-size", type=int, default=32)
     arguments.add_argument("--warm-up", type=int, default=60, help="mini-batches before timing")
-    arguments.add_argument("--batches", type=int, default=60, help="mini-batches timed")
+    arguments.add_argument("--batches", type=int, default=100, help="mini-batches timed")
+    arguments.add_argument(
+        "--parts", action="store_true", help="also the pieces of the step, and the share of the peak"
+    )
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     device = resolve_device(given.device)
@@ -74,49 +92,139 @@ def main() -> None:
 
 
 def measure(given: argparse.Namespace, device: torch.device, preset: str, kind: str) -> dict[str, Any]:
-    config = apply_preset(LearnerConfig(backbone=given.backbone, image_size=given.image_size), preset)
-    precision = resolve_precision(given.precision, device)
-    engine_kind = resolve_engine(kind, device)
-    arguments: dict[str, Any] = {
+    config = LearnerConfig(method=given.method, backbone=given.backbone, image_size=given.image_size)
+    config = apply_preset(config, preset)
+    place: dict[str, Any] = {
         "mean": (0.5,) * 3,
         "std": (0.25,) * 3,
         "seed": 0,
         "device": device,
-        "precision": precision,
-        "kind": engine_kind,
+        "precision": resolve_precision(given.precision, device),
+        "kind": resolve_engine(kind, device),
     }
-    full = build_engine(config, **arguments)
-    fixed = build_engine(config, **arguments)
+    full, fixed = build_engine(config, **place), build_engine(config, **place)
     side = given.image_size
     replay = torch.randint(0, 256, (config.replay_batch, 3, side, side), dtype=torch.uint8, device=device)
     object.__setattr__(fixed.parts, "memory", FixedReplay(replay))
     stream = torch.randint(0, 256, (50, config.stream_batch, 3, side, side), dtype=torch.uint8, device=device)
+    began = time.perf_counter()
+    for number in range(given.warm_up):
+        for engine in (full, fixed):
+            engine.observe(stream[number % 50])
+    synchronise(device)
+    warm_up = time.perf_counter() - began
+    group = min(GROUP, given.batches)
     times: dict[str, list[float]] = {"full": [], "fixed": []}
-    for number in range(given.warm_up + given.batches):
+    for _ in range(given.batches // group):
         for name, engine in (("full", full), ("fixed", fixed)):
-            seconds = once(engine, stream[number % 50], device)
-            if number >= given.warm_up:
-                times[name].append(seconds)
-    ms = {name: 1e3 * statistics.median(values) / config.passes for name, values in times.items()}
-    return {
+            steps = engine.budget.steps
+            seconds = timed(device, lambda engine=engine: [engine.observe(stream[k]) for k in range(group)])
+            times[name].append(1e3 * seconds / (engine.budget.steps - steps))
+    ms = {name: statistics.median(values) for name, values in times.items()}
+    row = {
         "preset": preset,
-        "engine": engine_kind,
-        "precision": precision,
+        "engine": place["kind"],
+        "precision": place["precision"],
+        "image_size": side,
         "ms_per_step": round(ms["full"], 3),
         "fixed_replay_ms": round(ms["fixed"], 3),
         "overhead": round(ms["full"] / ms["fixed"], 3),
-        "stored": len(full.parts.memory),  # type: ignore[arg-type]
+        "stored": 0 if full.parts.memory is None else len(full.parts.memory),
+        "warm_up_s": round(warm_up, 1),
+    }
+    if given.parts:
+        row |= pieces(full, torch.cat([stream[0], replay]), ms)
+    return row
+
+
+def pieces(engine: Engine, images: torch.Tensor, ms: dict[str, float]) -> dict[str, float]:
+    """Milliseconds of each piece of a step on ``images``, and the arithmetic of the step over the device's peak."""
+    parts, step, device = engine.parts, engine._eager_step, engine.device
+    numbers = engine.augment.numbers(images, step.generator)
+    views = engine.augment.views(images, numbers).flatten(0, 1)
+    replayed = views[: 2 * engine.config.replay_batch]
+
+    def encode(network: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        with autocast(device, engine.precision):
+            features, embeddings = network(inputs)
+        return features.float().sum() + embeddings.float().square().sum()
+
+    fast = compiled if engine.kind == "compiled" else lambda function: function
+    has_teacher = parts.alignment is not None and parts.alignment.teacher is not None
+    augment, student = fast(engine.augment.views), fast(lambda inputs: encode(parts.network, inputs))
+    teacher = fast(lambda inputs: encode(parts.alignment.teacher, inputs)) if has_teacher else None
+
+    def train(inputs: torch.Tensor) -> tuple[torch.Tensor]:
+        loss = student(inputs)
+        step.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        return (loss.detach(),)
+
+    def average(inputs: torch.Tensor) -> tuple[torch.Tensor]:
+        step.optimizer.step()
+        parts.objective.after_step(parts.network)
+        if parts.alignment is not None:
+            parts.alignment.after_step(parts.network)
+        return (inputs,)
+
+    def look(inputs: torch.Tensor) -> tuple[torch.Tensor]:
+        with torch.no_grad():
+            return (teacher(inputs),)
+
+    work: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+        "augment": (lambda *given: (augment(*given),), (images, numbers)),
+        "student": (train, (views,)),
+        "optimiser": (average, (views[:1],)),
+    }
+    if teacher is not None:
+        work["teacher"] = (look, (replayed,))
+    found: dict[str, float] = {}
+    with numerics(device, engine.precision, tuned=engine.kind != "eager"):
+        for name, (function, inputs) in work.items():
+            run = function if engine.kind == "eager" else Captured(function, device=device)
+            for _ in range(EAGER_CALLS + WARM_UPS + 2):
+                run(*inputs)
+            seconds = [
+                timed(device, lambda run=run, inputs=inputs: [run(*inputs) for _ in range(10)]) for _ in range(9)
+            ]
+            found[name] = 1e3 * statistics.median(seconds) / 10
+        with FlopCounterMode(display=False) as counter:
+            train(views)
+            if teacher is not None:
+                look(replayed)
+        reached = peak(device, engine.precision)
+    found["memory"] = ms["full"] - ms["fixed"]
+    found["rest"] = ms["full"] - sum(found.values())
+    tera = counter.get_total_flops() / 1e12
+    return {
+        **{f"{name}_ms": round(value, 3) for name, value in found.items()},
+        "tera_operations": round(tera, 4),
+        "peak_tera_per_s": round(reached, 1),
+        "share_of_peak": round(tera / (ms["full"] / 1e3) / reached, 3),
     }
 
 
-def once(engine: Engine, images: torch.Tensor, device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def peak(device: torch.device, precision: str) -> float:
+    """Tera operations per second of one large matrix product."""
+    side = 8192 if device.type == "cuda" else 1024
+    matrix = torch.randn(side, side, device=device, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+    for _ in range(3):
+        matrix @ matrix
+    seconds = statistics.median(timed(device, lambda: [matrix @ matrix for _ in range(5)]) for _ in range(5)) / 5
+    return 2 * side**3 / seconds / 1e12
+
+
+def timed(device: torch.device, work: Callable[[], object]) -> float:
+    synchronise(device)
     began = time.perf_counter()
-    engine.observe(images)
+    work()
+    synchronise(device)
+    return time.perf_counter() - began
+
+
+def synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":
