@@ -115,3 +115,23 @@ def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
 def test_geometry_refuses_embeddings_that_are_not_numbers(bad: float) -> None:
     with pytest.raises(ClimbError, match="NaN or infinity: training has diverged"):
         BatchGeometry(torch.ones(2, 3), torch.ones(2), torch.tensor([[1.0, bad, 0.0]]))
+
+
+def test_images_kept_on_the_host_are_the_same_images() -> None:
+    here, host = ImageStore(4, (3, 2, 2), "cpu"), ImageStore(4, (3, 2, 2), "cpu", on_host=True)
+    images = torch.randint(0, 256, (3, 3, 2, 2), dtype=torch.uint8)
+    slots = here.put(images)
+    assert host.put(images) == slots
+    assert torch.equal(host.get(slots[::-1]), here.get(slots[::-1]))
+    assert host.nbytes == here.nbytes
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_images_kept_on_the_host_reach_the_gpu() -> None:
+    store = ImageStore(40, (3, 8, 8), "cuda", on_host=True)
+    images = torch.randint(0, 256, (30, 3, 8, 8), dtype=torch.uint8)
+    slots = store.put(images.cuda())
+    assert store.images.is_pinned()
+    for _ in range(5):
+        assert torch.equal(store.get(slots[::2]).cpu(), images[::2])

@@ -303,7 +303,7 @@ class PatchMemory:
     def _make_slots(self, patches: int) -> None:
         old, have = self._store, self._store.images.shape[0]
         if len(old) + patches > have:
-            self._store = ImageStore(max(len(old) + patches, 2 * have), self.image_shape, old.images.device)
+            self._store = ImageStore(max(len(old) + patches, 2 * have), self.image_shape, old.device)
             self._store.put(old.images)  # an empty store fills from slot 0 up: every patch keeps its slot
             used = set(self._slot_of.values())
             self._store.release([slot for slot in range(have) if slot not in used])

@@ -1,7 +1,8 @@
-"""Where stored images live: one preallocated uint8 tensor on the device, and the list of its free slots."""
+"""Where stored images live: one preallocated uint8 tensor, on the device if it fits, and the list of its free slots."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,14 +15,23 @@ from climb.parallel import ShardedStore, current
 class ImageStore:
     """``capacity`` slots for images of one shape. Slots are taken and given back on the host, without a sync.
 
+    With ``on_host`` the images stay in the host's memory, pinned where the device is a GPU: what is replayed is
+    gathered there and copied while the device is still busy with the step before.
+
     >>> store = ImageStore(2, (3, 8, 8), "cpu")
     >>> slots = store.put(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
     >>> slots, len(store), store.get(slots).shape
     ([0], 1, torch.Size([1, 3, 8, 8]))
     """
 
-    def __init__(self, capacity: int, image_shape: tuple[int, ...], device: torch.device | str) -> None:
-        self.images = torch.zeros((capacity, *image_shape), dtype=torch.uint8, device=device)
+    def __init__(
+        self, capacity: int, image_shape: tuple[int, ...], device: torch.device | str, *, on_host: bool = False
+    ) -> None:
+        self.device = torch.device(device)
+        """Where images are taken from and given to."""
+        self._pinned = on_host and self.device.type == "cuda"
+        place = torch.device("cpu") if on_host else self.device
+        self.images = torch.zeros((capacity, *image_shape), dtype=torch.uint8, device=place, pin_memory=self._pinned)
         self._free = list(range(capacity - 1, -1, -1))
 
     def __len__(self) -> int:
@@ -32,11 +42,6 @@ class ImageStore:
         """Bytes reserved for images."""
         return self.images.numel()
 
-    @property
-    def device(self) -> torch.device:
-        """Where images live."""
-        return self.images.device
-
     def put(self, images: torch.Tensor, ids: Sequence[int] = ()) -> list[int]:
         """Copy images (n, 3, H, W) into free slots; the slots. Ids matter where several processes share a store."""
         slots = [self._free.pop() for _ in range(images.shape[0])]
@@ -46,11 +51,16 @@ class ImageStore:
 
     def write(self, slots: Sequence[int], images: torch.Tensor, ids: Sequence[int] = ()) -> None:
         """Overwrite the images in ``slots``."""
-        self.images.index_copy_(0, self._on_device(slots), images)
+        self.images.index_copy_(0, self._index(slots), images.to(self.images.device))
 
     def get(self, slots: Sequence[int]) -> torch.Tensor:
-        """The images in ``slots``, copied."""
-        return self.images.index_select(0, self._on_device(slots))
+        """The images in ``slots``, copied to the device."""
+        index = self._index(slots)
+        if not self._pinned:
+            return self.images.index_select(0, index).to(self.device)
+        gathered = torch.empty((len(index), *self.images.shape[1:]), dtype=torch.uint8, pin_memory=True)
+        torch.index_select(self.images, 0, index, out=gathered)
+        return gathered.to(self.device, non_blocking=True)
 
     def release(self, slots: Sequence[int]) -> None:
         """Give slots back."""
@@ -60,7 +70,7 @@ class ImageStore:
         """Give every slot back."""
         self._free = list(range(int(self.images.shape[0]) - 1, -1, -1))
 
-    def _on_device(self, slots: Sequence[int]) -> torch.Tensor:
+    def _index(self, slots: Sequence[int]) -> torch.Tensor:
         return torch.from_numpy(np.asarray(slots, dtype=np.int64)).to(self.images.device, non_blocking=True)
 
 
@@ -69,7 +79,16 @@ def open_store(capacity: int, image_shape: tuple[int, ...], device: torch.device
     group = current()
     if group.size > 1:
         return ShardedStore(capacity, image_shape, device, group)
-    return ImageStore(capacity, image_shape, device)
+    return ImageStore(capacity, image_shape, device, on_host=not fits(capacity * math.prod(image_shape), device))
+
+
+def fits(nbytes: int, device: torch.device | str) -> bool:
+    """Whether so many bytes leave at least half of what a GPU has free to the training; elsewhere always."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return 2 * nbytes < free
 
 
 def check_images(images: torch.Tensor, image_shape: tuple[int, ...]) -> None:
