@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from climb.alignment import Alignment
-from climb.config import LearnerConfig, check_learner
+from climb.config import LearnerConfig, MemoryConfig, check_learner
 from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamAndReplay
 from climb.engine.pcmc import Pcmc, build_pcmc
 from climb.errors import InputError, unknown
@@ -124,6 +126,26 @@ def check_config(config: LearnerConfig) -> None:
             f"give at least {memory.images_per_centroid + 2}"
         )
     check_sizes(memory.capacity, memory.short_term, memory.long_term, memory.images_per_centroid)
+
+
+def parts_of(name: str) -> dict[str, str]:
+    """What fills the four sockets of a method, by class, with the default objective.
+
+    >>> parts_of("cla-r")
+    {'memory': 'FifoMemory', 'batch': 'StreamAndReplay', 'objective': 'SimCLR', 'alignment': 'StoredTargets'}
+    """
+    found = find_method(name)
+    sizes = MemoryConfig(capacity=60, images_per_centroid=4)
+    config = LearnerConfig(method=name, backbone="micro", image_size=16, replay_batch=8, memory=sizes)
+    device = torch.device("cpu")
+    if found.own_loop:
+        unit = (1.0, 1.0, 1.0)
+        place = {"seed": 0, "device": device, "precision": "float32", "kind": "eager"}
+        parts = found.build(config, mean=unit, std=unit, **place).parts
+    else:
+        parts = build_parts(Workshop(config=config, seed=0, device=device))
+    sockets = {socket: getattr(parts, socket) for socket in ("memory", "batch", "objective", "alignment")}
+    return {socket: "none" if part is None else type(part).__name__ for socket, part in sockets.items()}
 
 
 def build_parts(workshop: Workshop) -> Parts:

@@ -7,15 +7,21 @@ from rich.table import Table
 
 
 def methods() -> None:
-    """List the methods: what each is, who proposed it, and the rates it starts from."""
-    from climb.methods import METHODS, load_plugins
+    """List the methods: what each is made of, who proposed it, its rate, and what was measured of it on real data."""
+    from climb.methods import METHODS, load_plugins, parts_of
+    from climb.verified import verified
 
     load_plugins()
-    table = Table()
-    for heading in ("method", "what", "paper", "lr", "alignment weight"):
+    table = Table(show_lines=True)
+    for heading in ("method", "what", "memory, batch, objective, alignment", "paper", "lr", "measured here"):
         table.add_column(heading, overflow="fold")
     for name, method in METHODS.items():
         rate = "preset's" if method.lr is None else f"{method.lr:g}"
-        weight = "preset's" if method.alignment_weight is None else f"{method.alignment_weight:g}"
-        table.add_row(name, method.summary, method.paper, rate, weight)
-    Console(highlight=False, width=120).print(table)
+        measured = [
+            str(found) + ("" if f"{found.lr:g}" == rate or method.lr is None else f", lr {found.lr:g}")
+            for found in verified()
+            if found.method == name
+        ]
+        parts = "\n".join(parts_of(name).values())
+        table.add_row(name, method.summary, parts, method.paper, rate, "\n".join(measured) or "not yet")
+    Console(highlight=False, width=140).print(table)

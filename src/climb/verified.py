@@ -1,0 +1,76 @@
+"""What this repository has measured of each method on real data: a summary of `results/`, shipped with the package."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+TABLE = Path(__file__).with_name("verified.csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """One method on one stream, under one preset, at one rate."""
+
+    method: str
+    preset: str
+    dataset: str
+    tasks: int
+    lr: float
+    seeds: int
+    final_accuracy: float
+    """Percent, mean over the seeds, to two digits."""
+    continual_accuracy: float
+    """Percent, mean over the seeds, to two digits."""
+
+    def __str__(self) -> str:
+        runs = f"{self.seeds} seed" + "s" * (self.seeds > 1)
+        return f"{self.dataset}, {self.tasks} tasks, {self.preset}: FA {self.final_accuracy:.2f} ({runs})"
+
+
+def verified() -> list[Verified]:
+    """All that has been measured, in the order of the table.
+
+    >>> {found.dataset for found in verified()}
+    {'cifar100'}
+    """
+    with TABLE.open(encoding="utf-8", newline="") as handle:
+        return [
+            Verified(**{f.name: _typed(str(f.type), line[f.name]) for f in fields(Verified)})
+            for line in csv.DictReader(handle)
+        ]
+
+
+def collect(results: Path) -> list[Verified]:
+    """The same from a folder of published results: what the table has to say."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for path in sorted(results.rglob("result.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.with_name("config.json").read_text(encoding="utf-8"))["config"]
+        key = (result["method"], result["preset"], result["dataset"], result["tasks"], config["learner"]["lr"])
+        groups.setdefault(key, []).append(result)
+    return [
+        Verified(
+            **dict(zip(("method", "preset", "dataset", "tasks", "lr"), key, strict=True)),
+            seeds=len(runs),
+            final_accuracy=round(mean(run["final_accuracy"] for run in runs), 2),
+            continual_accuracy=round(mean(run["continual_accuracy"] for run in runs), 2),
+        )
+        for key, runs in sorted(groups.items())
+    ]
+
+
+def write(found: list[Verified]) -> None:
+    """Replace the table. ``python -c "from climb.verified import *; write(collect(Path('results')))"``."""
+    with TABLE.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, [f.name for f in fields(Verified)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(each) for each in found)
+
+
+def _typed(kind: str, text: str) -> Any:
+    return {"int": int, "float": float}.get(kind, str)(text)
