@@ -20,6 +20,8 @@ from climb.errors import ClimbError, InputError
 from climb.learner import as_images
 from climb.memory import CentroidMemory
 from climb.methods import METHODS
+from climb.nets import SavedEncoder, build_network, save_encoder
+from climb.state import save_tree
 
 SMALL: dict[str, Any] = {"capacity": 60, "backbone": "micro", "replay_batch": 8, "device": "cpu"}
 
@@ -332,3 +334,63 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ClimbError, match="cannot read"):
         Climb.load(tmp_path / "text")
+
+
+# -- beginning with an encoder -----------------------------------------------------------------------------------------
+
+MEAN, STD = (0.45, 0.5, 0.55), (0.2, 0.25, 0.3)  # of a run's own images: not what a new model begins with
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> SavedEncoder:
+    encoder = build_network("micro", 16, generator=torch.Generator().manual_seed(7)).encoder
+    kept = SavedEncoder(encoder=encoder.eval(), backbone="micro", image_size=16, mean=MEAN, std=STD)
+    save_encoder(tmp_path / "model.safetensors", kept, evaluated="student")
+    return kept
+
+
+def features(kept: SavedEncoder, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    pixels = as_images(given).float() / 255
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (kept.mean, kept.std))
+    with torch.no_grad():
+        found: torch.Tensor = kept.encoder((pixels - mean) / std)
+    return found.numpy()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "."])
+def test_an_encoder_gives_its_features_at_once(name: str, encoder: SavedEncoder, tmp_path: Path) -> None:
+    model = Climb.load(tmp_path / name, device="cpu")
+    probe = images(8, 5)
+    assert np.allclose(model.transform(probe), features(encoder, probe), atol=1e-5)
+    assert model.get_params() == Climb(backbone="micro", image_size=16, device="cpu").get_params()
+    assert model.memory_ is not None
+    assert len(model.memory_) == 0
+
+
+@pytest.mark.parametrize("keep", [saved, pickled])
+def test_learning_goes_on_from_an_encoder(
+    keep: Callable[[Climb, Path], Climb], encoder: SavedEncoder, tmp_path: Path
+) -> None:
+    probe = images(8, 5)
+    model = Climb.load(tmp_path, device="cpu")
+    student = model.engine_.parts.network.encoder.state_dict()
+    assert all(torch.equal(student[name], value) for name, value in encoder.encoder.state_dict().items())
+    model.partial_fit(images(10))
+    assert model.engine_.budget.images == 10
+    before, after = (
+        torch.cat([weight.flatten() for weight in network.parameters()])
+        for network in (encoder.encoder, model.encoder_)
+    )
+    assert not torch.equal(before, after)
+    assert torch.cosine_similarity(before, after, dim=0) > 0.9  # a step away from the encoder, not another network
+    (tmp_path / "kept").mkdir()
+    copy = keep(model, tmp_path / "kept")
+    assert np.array_equal(copy.transform(probe), model.transform(probe))
+
+
+def test_an_encoder_of_patches_is_refused(encoder: SavedEncoder, tmp_path: Path) -> None:
+    state = {f"backbone.{name}": value for name, value in encoder.encoder.state_dict().items()}
+    tree = {"backbone": "micro", "image_size": 16, "mean": list(MEAN), "std": list(STD), "encoder": state}
+    save_tree(tmp_path / "pcmc.safetensors", tree, kind="encoder")
+    with pytest.raises(InputError, match="not rebuilt from its weights alone"):
+        Climb.load(tmp_path / "pcmc.safetensors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -22,9 +23,10 @@ from climb.engine.step import frozen_statistics
 from climb.errors import InputError
 from climb.memory import Memory
 from climb.methods import build_parts, check_config, choose_method, find_method
+from climb.nets import SavedEncoder, load_encoder
 from climb.parallel import current
 from climb.presets import NETWORK, apply_preset
-from climb.state import load_tree, save_tree
+from climb.state import load_tree, save_tree, tree_kind
 from climb.workshop import Workshop, find_objective
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -82,6 +84,8 @@ class Climb:
     """
 
     engine_: Engine
+    mean_: tuple[float, float, float]
+    std_: tuple[float, float, float]
 
     def __init__(
         self,
@@ -201,10 +205,30 @@ class Climb:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> Climb:
-        """The model that `save` wrote."""
-        state = load_tree(Path(path), kind="model")
+        """The model that `save` wrote, which goes on learning as if it had never been away.
+
+        Also the encoder alone, as a run, a learner or an export leaves it (``model.safetensors``, or the folder that
+        holds it): `transform` gives its features, and `partial_fit` goes on from its weights, with fresh heads, an
+        empty memory and the default parameters.
+        """
+        path = Path(path).expanduser()
+        file = path / "model.safetensors" if path.is_dir() else path
+        if tree_kind(file) == "encoder":
+            return cls._beginning_with(load_encoder(file), device)
+        state = load_tree(file, kind="model")
         model = cls.__new__(cls)
         model.__setstate__({**state, "params": {**state["params"], "device": device}})
+        return model
+
+    @classmethod
+    def _beginning_with(cls, saved: SavedEncoder, device: str) -> Climb:
+        model = cls(backbone=saved.backbone, image_size=saved.image_size, device=device)
+        model._start(model._configured(saved.image_size), mean=saved.mean, std=saved.std)
+        parts = model.engine_.parts
+        teacher = parts.alignment.teacher if parts.alignment is not None else None
+        for network in (parts.network, teacher):
+            if network is not None:
+                network.encoder.load_state_dict(saved.encoder.state_dict())  # type: ignore[union-attr]
         return model
 
     def __getstate__(self) -> dict[str, Any]:
@@ -212,12 +236,14 @@ class Climb:
         if hasattr(self, "engine_"):
             # Its own configuration: the parameters may have been set to other values since.
             state.update(engine=self.engine_.state_dict(), config=to_dict(self.engine_.config))
+            state.update(mean=list(self.mean_), std=list(self.std_))
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["params"])  # type: ignore[misc]
         if state["engine"] is not None:
-            self._start(from_dict(LearnerConfig, state["config"]))
+            mean, std = state.get("mean", IMAGENET_MEAN), state.get("std", IMAGENET_STD)  # older files have none
+            self._start(from_dict(LearnerConfig, state["config"]), mean=mean, std=std)
             self.engine_.load_state_dict(state["engine"])
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -244,12 +270,15 @@ class Climb:
             config = replace(config, alignment_weight=self.alignment_weight)
         return config
 
-    def _start(self, config: LearnerConfig) -> None:
+    def _start(
+        self, config: LearnerConfig, *, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
+    ) -> None:
         device = resolve_device(self.device)
+        self.mean_, self.std_ = _three(mean), _three(std)
         self.engine_ = build_engine(
             config,
-            mean=IMAGENET_MEAN,
-            std=IMAGENET_STD,
+            mean=self.mean_,
+            std=self.std_,
             seed=self.seed,
             device=device,
             precision=resolve_precision("auto", device),
@@ -277,6 +306,11 @@ def as_images(X: Images) -> torch.Tensor:
         raise InputError(f"no image was given: the shape is {tuple(images.shape)}")
     # One layout in memory: convolutions of another one add up in another order, and give other last bits.
     return (images if images.shape[1] == 3 else images.permute(0, 3, 1, 2)).contiguous()
+
+
+def _three(values: Sequence[float]) -> tuple[float, float, float]:
+    red, green, blue = values
+    return red, green, blue
 
 
 def _square_side(images: torch.Tensor) -> int:

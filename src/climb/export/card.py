@@ -146,13 +146,15 @@ with torch.no_grad():
 
 
 def _climb(config: dict[str, Any]) -> str:
-    return """## With climb
+    return f"""## With climb
 
 ```python
-from climb.nets import load_encoder
+from climb import Climb
 
-encoder = load_encoder("model.safetensors").encoder  # takes normalised images
+features = Climb.load("model.safetensors").transform(images)  # float32 (1, {config["num_features"]})
 ```
+
+`partial_fit` goes on learning from these weights, with an empty memory.
 
 On the command line this folder is a MODEL: `climb embed`, `climb probe` and `climb search` take it."""
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from climb.engine import resolve_device
 from climb.engine.numerics import numerics
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.export.from_pixels import FromPixels
-from climb.learner import IMAGENET_MEAN, IMAGENET_STD, Climb
+from climb.learner import Climb
 from climb.nets import SavedEncoder, load_encoder
 from climb.runs import RunFolder
+from climb.state import tree_kind
 
 WEIGHTS = "model.safetensors"
 """What training leaves in its folder, and an export in its own."""
@@ -66,13 +65,7 @@ def open_model(path: str | Path, *, device: str = "auto") -> OpenModel:
     if kind == "model":
         saved = _learner_encoder(Climb.load(file, device=str(place)))
     else:
-        try:
-            saved = load_encoder(file, device=place)
-        except RuntimeError as error:  # torch's, where the names in the file are not the network's
-            raise InputError(
-                f"{file} holds an encoder that is not rebuilt from its weights alone (pcmc's, of patches); "
-                "give a file that Climb.save wrote"
-            ) from error
+        saved = load_encoder(file, device=place)
     return OpenModel(saved=saved, path=path, file=file, kind=kind, device=place)
 
 
@@ -90,16 +83,15 @@ def _file_of(path: Path) -> Path:
 
 def _kind_of(file: Path) -> str:
     try:
-        with safe_open(str(file), framework="pt") as handle:
-            kind = json.loads((handle.metadata() or {}).get("climb", "{}")).get("kind")
-    except SafetensorError as error:
+        kind = tree_kind(file)
+    except ClimbError as error:
         raise InputError(f"{file} is no safetensors file: {error}") from error
     if kind not in ("encoder", "model"):
         raise InputError(
             f"{file} holds no encoder of climb: its header says {kind or 'nothing'}. "
             f"Allowed: a run's {WEIGHTS}, an export's, a file that Climb.save wrote"
         )
-    return str(kind)
+    return kind
 
 
 def _learner_encoder(learner: Climb) -> SavedEncoder:
@@ -108,6 +100,6 @@ def _learner_encoder(learner: Climb) -> SavedEncoder:
         encoder=learner.encoder_.eval(),
         backbone=config.backbone,
         image_size=config.image_size,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
+        mean=learner.mean_,
+        std=learner.std_,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from climb.errors import InputError
 from climb.nets.build import build_network
 from climb.state import load_tree, save_tree
 
@@ -40,11 +41,18 @@ def save_encoder(path: Path, saved: SavedEncoder, **notes: Any) -> None:
 def load_encoder(path: str | Path, *, device: torch.device | str = "cpu") -> SavedEncoder:
     """The encoder of a run's ``model.safetensors``, in eval mode.
 
-    PCMC's encoder of patches is not rebuilt from a file.
+    Raises:
+        InputError: PCMC's encoder of patches is not rebuilt from a file.
     """
     tree = load_tree(Path(path), kind="encoder")
     network = build_network(tree["backbone"], tree["image_size"], generator=torch.Generator().manual_seed(0))
-    network.encoder.load_state_dict(tree["encoder"])
+    try:
+        network.encoder.load_state_dict(tree["encoder"])
+    except RuntimeError as error:  # torch's, where the names in the file are not the network's
+        raise InputError(
+            f"{path} holds an encoder that is not rebuilt from its weights alone (pcmc's, of patches); "
+            "give a file that Climb.save wrote"
+        ) from error
     return SavedEncoder(
         encoder=network.encoder.to(device).eval(),
         backbone=tree["backbone"],

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from climb.state.tree import load_tree, save_tree
+from climb.state.tree import load_tree, save_tree, tree_kind
 
-__all__ = ["load_tree", "save_tree"]
+__all__ = ["load_tree", "save_tree", "tree_kind"]

@@ -51,6 +51,16 @@ def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu", at: 
         raise ClimbError(f"cannot read {path}: {error}") from error
 
 
+def tree_kind(path: Path) -> str | None:
+    """What a file says it is (a checkpoint, a model, an encoder); None for a safetensors file of somebody else."""
+    try:
+        with safe_open(str(path), framework="pt") as handle:
+            kind = json.loads((handle.metadata() or {}).get(_HEADER, "{}")).get("kind")
+    except (SafetensorError, OSError) as error:
+        raise ClimbError(f"cannot read {path}: {error}") from error
+    return None if kind is None else str(kind)
+
+
 def _branch(tree: Any, at: Sequence[str], path: Path) -> Any:
     for key in at:
         if not isinstance(tree, dict) or key not in tree:
