@@ -8,6 +8,15 @@ from contextlib import contextmanager
 import torch
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """The most exact type of floating point that a device has.
+
+    >>> widest(torch.device("cpu")), widest(torch.device("mps"))
+    (torch.float64, torch.float32)
+    """
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Switch TF32 and bfloat16 shortcuts of float32 matrix products off inside, and back as they were after.

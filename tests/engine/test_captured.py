@@ -7,7 +7,10 @@ import torch
 
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, EngineKind
+from climb.engine.captured import Captured
 from climb.learner import build_engine
+from climb.memory import InsertReport
+from climb.memory.contract import Embed
 from climb.presets import apply_preset
 
 pytestmark = [
@@ -87,3 +90,50 @@ def test_a_captured_engine_continues_from_its_state() -> None:
     torch.testing.assert_close(other.objective, one.objective, rtol=1e-2, atol=1e-2)
     assert one.report == other.report
     assert first.budget == second.budget
+
+
+@pytest.mark.parametrize("kind", ["eager", "captured"])
+def test_a_memory_embeds_by_the_network_as_the_step_leaves_it(kind: EngineKind) -> None:
+    """What a memory embeds within an insertion must wait for the optimiser, though the insertion does not."""
+    stream = torch.randint(0, 256, (15, 10, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    engine = make(kind, "default")
+    memory, given = engine.parts.memory, []
+    assert memory is not None
+    insert = memory.insert
+
+    def embedding(images: torch.Tensor, embeddings: torch.Tensor | None, *, embed: Embed) -> InsertReport:
+        given.append(embed(images).clone())
+        return insert(images, embeddings, embed=embed)
+
+    memory.insert = embedding  # type: ignore[method-assign,assignment]
+    for images in stream.cuda():
+        engine.observe(images)
+        torch.cuda.synchronize()
+        torch.testing.assert_close(given[-1], engine.embed(images), rtol=1e-3, atol=1e-4)
+
+
+def test_what_fails_beside_a_step_is_waited_for() -> None:
+    engine = make("eager", "default")
+    engine.observe(torch.zeros(10, 3, 32, 32, dtype=torch.uint8).cuda())
+
+    def fail() -> None:
+        with engine._beside_the_step():
+            torch.cuda._sleep(50_000_000)  # type: ignore[no-untyped-call]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    torch.cuda.current_stream().synchronize()
+    assert engine._side is not None
+    assert engine._side.query()
+    assert engine._stepping is None
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_a_second_device_is_captured_too() -> None:
+    for number in range(2):
+        device = torch.device("cuda", number)
+        captured = Captured(lambda x: (x * 2,), device=device)
+        for value in range(12):
+            (doubled,) = captured(torch.full((3,), float(value), device=device))
+            assert doubled.tolist() == [2.0 * value] * 3

@@ -11,8 +11,7 @@ CPU = torch.device("cpu")
 
 
 def test_auto_takes_what_is_there() -> None:
-    expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    assert resolve_device("auto").type == expected
+    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert resolve_precision("auto", CPU) == "float32"
     assert resolve_engine("auto", CPU) == "eager"
 
@@ -43,6 +42,16 @@ def test_precisions_and_engines_the_device_has_not() -> None:
         resolve_engine("captured", CPU)
     with pytest.raises(InputError, match="unknown engine 'fast'"):
         resolve_engine("fast", CPU)
+
+
+@pytest.mark.parametrize(("deterministic", "expected"), [(False, "compiled"), (True, "captured")])
+def test_a_run_that_is_to_repeat_its_bits_is_not_compiled(
+    deterministic: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Continued, it would take its first steps uncompiled."""
+    monkeypatch.setattr("climb.engine.numerics.has_triton", lambda: True)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: deterministic)
+    assert resolve_engine("auto", torch.device("cuda")) == expected
 
 
 def test_bf16_reaches_products_and_only_inside() -> None:

@@ -93,3 +93,21 @@ def test_a_memory_with_many_centroids_lives_the_same_life(monkeypatch: pytest.Mo
     assert merged > 20
     assert plain.ltm.ids == quick.ltm.ids
     assert quick.nbytes > plain.nbytes
+
+
+def test_a_memory_with_many_centroids_is_loaded_before_its_first_promotion() -> None:
+    def make() -> CentroidMemory:
+        return CentroidMemory(
+            4 * centroid_module.MANY_CENTROIDS,
+            (3, 1, 1),
+            4,
+            stm_centroids=8,
+            ltm_centroids=centroid_module.MANY_CENTROIDS,
+            images_per_centroid=3,
+        )
+
+    first, second = make(), make()
+    first.insert(torch.zeros(10, 3, 1, 1, dtype=torch.uint8), torch.randn(10, 4))
+    assert first.ltm.ids == []
+    second.load_state_dict(first.state_dict())
+    assert second.stm.ids == first.stm.ids

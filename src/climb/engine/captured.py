@@ -90,7 +90,8 @@ class Captured:
         for generator in self._generators:
             graph.register_generator_state(generator)
         torch.cuda.synchronize()
-        # Thread-local: another thread that copies images meanwhile must not spoil the capture.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        # A stream of this device, as in the warm-ups: torch's own for captures belongs to the first device that had
+        # one. Thread-local: another thread that copies images meanwhile must not spoil the capture.
+        with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
             outputs = self._frequent(*static)
         return _Capture(graph=graph, inputs=static, outputs=outputs)

@@ -104,6 +104,8 @@ class Engine:
         # Where the step itself embeds what the memory is given, the memory need not wait for its backward.
         beside = device.type == "cuda" and config.embed_mode == config.refresh_mode == "views"
         self._side = torch.cuda.Stream(device) if beside else None  # type: ignore[no-untyped-call]
+        self._stepping: torch.cuda.Stream | None = None
+        """The stream of the last step, while something is done beside it."""
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -161,9 +163,13 @@ class Engine:
         main = torch.cuda.current_stream(self.device)
         assert self._eager_step.embedded is not None
         self._side.wait_event(self._eager_step.embedded)
-        with torch.cuda.stream(self._side):
-            yield
-        main.wait_stream(self._side)
+        self._stepping = main
+        try:
+            with torch.cuda.stream(self._side):
+                yield
+        finally:
+            self._stepping = None
+            main.wait_stream(self._side)
 
     def _rows(self, is_replay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Indices of the stream and the replay rows, on the device. Masks repeat, so the last ones are kept."""
@@ -193,6 +199,8 @@ class Engine:
     def embed(self, images: torch.Tensor) -> torch.Tensor:
         """Embeddings (n, d) of plain uint8 images in eval mode, in the space the memory asks for; counted."""
         self.budget.forward_only += len(images)
+        if self._stepping is not None:  # a memory embeds anew what it holds: by the network as the step leaves it
+            torch.cuda.current_stream(self.device).wait_stream(self._stepping)
         return self._embed(images.to(self.device))[0].clone()  # a captured forward writes over its output
 
     @torch.no_grad()

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from climb.precision import widest
+
 COLLAPSED = 0.1  # spread below which embeddings are as good as one point
 
 
@@ -33,7 +35,7 @@ def health(embeddings: torch.Tensor) -> Health:
     >>> health(torch.eye(4)).effective_rank, health(torch.ones(5, 4)).collapsed
     (3.0, True)
     """
-    unit = F.normalize(embeddings.double(), dim=1)
+    unit = F.normalize(embeddings.to(widest(embeddings.device)), dim=1)
     centred = unit - unit.mean(dim=0)
     # Squared singular values are the eigenvalues of the smaller Gram matrix: a few numbers, which the host decomposes
     # much faster than a GPU does.

@@ -53,14 +53,16 @@ def resolve_precision(name: str, device: torch.device) -> Precision:
 def resolve_engine(name: str, device: torch.device) -> EngineKind:
     """ "auto" is compiled on a CUDA device where torch can compile for it, else captured; eager on other devices.
 
-    Processes that train one learner together exchange numbers within a step, which is eager therefore.
+    Where the same bits are asked for every time, it is captured: a run that is continued takes its first steps
+    uncompiled, and those round differently. Processes that train one learner together exchange numbers within a step,
+    which is eager therefore.
     """
     if current().size > 1 and name in ("captured", "compiled"):
         raise InputError(f"the {name} engine works in one process; across processes type --engine eager")
     if name == "auto":
         if device.type != "cuda" or current().size > 1:
             return "eager"
-        return "compiled" if has_triton() else "captured"
+        return "compiled" if has_triton() and not torch.are_deterministic_algorithms_enabled() else "captured"
     if name not in get_args(EngineKind):
         raise InputError(f"unknown engine '{name}'. Allowed: auto, {', '.join(get_args(EngineKind))}")
     if name == "captured" and device.type != "cuda":

@@ -86,7 +86,8 @@ class TrainStep:
             loss, objective, align, embedded = self._losses(mixed, targets)
             streamed, replayed = embedded.index_select(0, stream_rows), embedded.index_select(0, replay_rows)
             if self.embedded is not None:
-                self.embedded.record()
+                # The device's own stream: the current device of the process may be another one.
+                self.embedded.record(torch.cuda.current_stream(self.device))
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             self._share_gradients()

@@ -31,7 +31,8 @@ def captured_epoch(run: Callable[[], None], device: torch.device) -> Callable[[]
             run()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
+        # A stream of this device: torch's own for captures belongs to the first device that had one.
         # Thread-local: another thread that copies images meanwhile must not spoil the capture.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
             run()
     return graph.replay

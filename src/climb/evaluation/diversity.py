@@ -16,6 +16,7 @@ from torch import Tensor
 
 from climb.errors import InputError
 from climb.evaluation.kmeans import k_means
+from climb.precision import widest
 from climb.seeds import torch_generator
 
 SUBSAMPLE = 2121 / 2500
@@ -93,7 +94,7 @@ def unit_rows(embeddings: Tensor) -> Tensor:
     """Rows (n, d) scaled to length one, in double precision where the device has it."""
     if embeddings.ndim != 2 or len(embeddings) == 0:
         raise InputError(f"embeddings must be (n, d) with n at least 1, not {tuple(embeddings.shape)}")
-    exact = embeddings.detach().to(torch.float32 if embeddings.device.type == "mps" else torch.float64)
+    exact = embeddings.detach().to(widest(embeddings.device))
     return torch.nn.functional.normalize(exact, dim=1)
 
 

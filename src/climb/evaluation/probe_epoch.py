@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from climb.precision import widest
+
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 """Adam's defaults, with which the probe is defined."""
 
@@ -23,6 +25,7 @@ class ProbeEpoch:
         """
         rows, width = features.shape
         device = features.device
+        exact = widest(device)
         self.features = features
         self.labels = labels
         self.batch_size = min(batch_size, rows)
@@ -31,7 +34,7 @@ class ProbeEpoch:
 
         self.order = torch.arange(used, device=device)
         """Rows of the epoch, in order (used,)."""
-        self.lr = torch.zeros((), dtype=torch.float64, device=device)
+        self.lr = torch.zeros((), dtype=exact, device=device)
         self.parameters = torch.zeros(classes * (width + 1), device=device)
         """Weight, row by row, then bias: one vector, so that Adam is a few operations whatever the shapes."""
         self.weight, self.bias = self._split(self.parameters, classes, width)
@@ -39,9 +42,9 @@ class ProbeEpoch:
         self._weight_gradient, self._bias_gradient = self._split(self.gradient, classes, width)
         self.first_moment = torch.zeros_like(self.parameters)
         self.second_moment = torch.zeros_like(self.parameters)
-        self.steps_taken = torch.zeros((), dtype=torch.float64, device=device)
+        self.steps_taken = torch.zeros((), dtype=exact, device=device)
 
-        self._step_numbers = torch.arange(1, self.steps + 1, dtype=torch.float64, device=device)
+        self._step_numbers = torch.arange(1, self.steps + 1, dtype=exact, device=device)
         self._class_ids = torch.arange(classes, device=device)
         self._shuffled = torch.empty(used, width, device=device)
         self._shuffled_labels = torch.empty(used, dtype=torch.int64, device=device)
@@ -83,7 +86,7 @@ class ProbeEpoch:
         """Adam's bias corrections for all steps of the epoch at once: slopes and offsets, each (steps,).
 
         A step subtracts lr / c1 * m / (sqrt(v) / c2 + eps), which is m / (slope * sqrt(v) + offset). The
-        corrections are float64: 1 - 0.999 loses four digits in float32.
+        corrections are float64 where the device has it: 1 - 0.999 loses four digits in float32.
         """
         step = self.steps_taken + self._step_numbers
         step_size = self.lr / (1 - BETA_1**step)

@@ -7,6 +7,7 @@ import torch
 from climb.errors import InputError
 from climb.evaluation.inputs import check_pair
 from climb.evaluation.standardize import standardize
+from climb.precision import widest
 
 
 def ridge_predictions(
@@ -18,6 +19,8 @@ def ridge_predictions(
     """
     if alpha <= 0:
         raise InputError(f"alpha is {alpha}; the ridge penalty must be above 0.")
+    if widest(train.device) != torch.float64:  # the host has it
+        return ridge_predictions(train.cpu(), train_labels.cpu(), test.cpu(), alpha=alpha).to(train.device)
     x, queries = standardize(train, test, dtype=torch.float64)
     # Classes without a training image get no column: their constant -1 could otherwise win a row.
     classes: torch.Tensor

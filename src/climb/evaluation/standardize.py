@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from climb.precision import widest
+
 
 def standardize(train: torch.Tensor, test: torch.Tensor, *, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Both parts, (n, f) and (m, f), shifted and scaled by the mean and deviation of the training part.
@@ -15,9 +17,9 @@ def standardize(train: torch.Tensor, test: torch.Tensor, *, dtype: torch.dtype) 
     >>> train.flatten().tolist(), test.item()
     ([-1.0, 1.0], 3.0)
     """
-    double = train.double()
-    variance, mean = torch.var_mean(double, dim=0, correction=0)
-    rounding = torch.finfo(torch.float64).eps * len(train)
+    wide = train.to(widest(train.device))
+    variance, mean = torch.var_mean(wide, dim=0, correction=0)
+    rounding = torch.finfo(wide.dtype).eps * len(train)
     constant = variance <= rounding * variance + (rounding * mean).square()
     scale = torch.where(constant, 1.0, variance.sqrt())
-    return ((double - mean) / scale).to(dtype), ((test.double() - mean) / scale).to(dtype)
+    return ((wide - mean) / scale).to(dtype), ((test.to(wide.dtype) - mean) / scale).to(dtype)

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from climb.errors import ClimbError, unknown
 from climb.memory.contract import Embed
 from climb.memory.flat import FlatMemory
-from climb.precision import full_float32
+from climb.precision import full_float32, widest
 
 
 class MinRedMemory(FlatMemory):
@@ -123,7 +123,7 @@ class MinRedMemory(FlatMemory):
         stored = len(self)
         # When `count` others have gone, at least one of a row's `count + 1` nearest is left, so these suffice.
         nearest = self._similarities[:stored, :stored].topk(min(count + 1, stored), dim=1)
-        packed = torch.stack([nearest.values.double(), nearest.indices.double()])
+        packed = torch.stack([part.to(widest(self._similarities.device)) for part in nearest])
         values, neighbours = packed.cpu().numpy()  # the one synchronisation
         if np.isnan(values).any():
             raise ClimbError(

@@ -53,6 +53,8 @@ class ClosestPair:
 
     def put(self, rows: Sequence[int], values: torch.Tensor) -> None:
         """Centroids (n, d) that are new or have moved. Waits for nothing."""
+        if not rows:  # a memory that is loaded before its first promotion
+            return
         for row in rows:
             if row not in self._slot_of:
                 slot = self._free.pop()

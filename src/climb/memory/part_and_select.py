@@ -11,6 +11,7 @@ import torch
 from climb.errors import ClimbError, InputError
 from climb.memory.contract import Embed, Space
 from climb.memory.flat import FlatMemory
+from climb.precision import widest
 
 ROWS_AT_ONCE = 512  # images embedded together: bounds the network's activations, whatever the capacity
 
@@ -149,7 +150,8 @@ def _boxes(points: torch.Tensor, part: torch.Tensor, parts: int) -> tuple[torch.
 
 def _closest_to_centre(points: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     """For each part, the position of its point closest to the centre of its box."""
-    points = points.double()  # twice the precision makes the distances of a pair to its middle equal, as they are
+    # Twice the precision makes the distances of a pair to its middle equal, as they are.
+    points = points.to(widest(points.device))
     numbers, part = torch.unique(part, return_inverse=True)
     parts = len(numbers)
     low, high = _boxes(points, part, parts)
