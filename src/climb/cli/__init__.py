@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -57,6 +58,10 @@ def run_command(argv: Sequence[str]) -> int:
         "doctor": doctor,
     }
     try:
+        if argv[:1] != ["run"] and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
+            raise InputError(
+                "torchrun starts several processes, of which 'climb run' makes one learner; no other verb does"
+            )
         tyro.extras.subcommand_cli_from_dict(
             verbs,
             prog="climb",

@@ -56,7 +56,8 @@ def run(
 ) -> None:
     """Train and evaluate one method on one stream. Without arguments: the built-in demo.
 
-    The same command on the same folder continues an interrupted run, or prints a finished one.
+    The same command on the same folder continues an interrupted run, or prints a finished one. Several processes train
+    one learner, on a GPU each: torchrun --nproc-per-node 2 -m climb run.
 
     Args:
         recipe: a named experiment (see: climb recipes).
@@ -95,6 +96,7 @@ def run(
         out: run folder; by default runs/RECIPE-PRESET-SEED, with what was changed from the recipe in its name.
     """
     from climb.methods import choose_method, choose_objective
+    from climb.parallel import is_first
     from climb.report import write_report
     from climb.runs import execute  # imports the datasets and the networks: not needed for --help
 
@@ -137,8 +139,9 @@ def run(
     name = "-".join([recipe, preset, *(part for part in changed if part is not None), str(seed)])
     folder = Path(out) if out is not None else Path("runs") / name
     result = execute(config, execution, folder)
-    write_report(folder)
-    print_result(result, folder)
+    if is_first():
+        write_report(folder)
+        print_result(result, folder)
 
 
 def _present(values: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,9 @@ def versions(record: Record) -> str:
     rows = flattened(dict(record.versions))
     if record.result is not None:
         rows += [
-            (key, str(record.result[key])) for key in ("precision", "engine", "deterministic") if key in record.result
+            (key, str(record.result[key]))
+            for key in ("precision", "engine", "processes", "deterministic")
+            if key in record.result
         ]
     return section("versions", "Measured with", table(rows))
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from climb.runs.folder import RunFolder
 from climb.runs.interrupt import Interrupted
 from climb.runs.journal import Journal
-from climb.runs.run import execute
+from climb.runs.start import execute
 
 __all__ = ["Interrupted", "Journal", "RunFolder", "execute"]

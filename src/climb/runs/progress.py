@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 class LiveLine:
     """Shows the run on a terminal; does nothing elsewhere."""
 
-    def __init__(self, total: int, *, start: int = 0, label: str = "") -> None:
+    def __init__(self, total: int, *, start: int = 0, label: str = "", shown: bool = True) -> None:
         console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -21,7 +21,7 @@ class LiveLine:
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
             console=console,
-            disable=not console.is_terminal,
+            disable=not (shown and console.is_terminal),
         )
         self._task = self._progress.add_task(label, total=total, completed=start, rate="", note="")
 

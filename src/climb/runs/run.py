@@ -5,27 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from climb.config import Execution, RunConfig, check_choices
+from climb.config import Execution, RunConfig
 from climb.datasets import Dataset, load, own_image_size
-from climb.engine import IidChunks, Observation, resolve_device, resolve_engine, resolve_precision
+from climb.engine import Engine, IidChunks, Observation, resolve_engine, resolve_precision
 from climb.engine.health import health
 from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
 from climb.files import write_json
 from climb.learner import build_engine
-from climb.methods import check_config
 from climb.nets import SavedEncoder, save_encoder
+from climb.parallel import alone, current
 from climb.presets import NETWORK
 from climb.runs.evaluator import Evaluator, row_to_json
 from climb.runs.folder import RunFolder
@@ -33,49 +30,13 @@ from climb.runs.interrupt import Interrupted, stop_on_signal
 from climb.runs.journal import plain
 from climb.runs.memory_diversity import memory_diversity
 from climb.runs.plots import draw_plots
+from climb.runs.prefetch import with_images
 from climb.runs.progress import LiveLine
 from climb.runs.versions import versions
 from climb.streams import Batch, Manifest, Stream, make
 
 JOURNAL_EVERY = 10  # mini-batches between two lines; reading a loss waits for the device
 log = logging.getLogger("climb.runs")
-
-
-def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[str, Any]:
-    """Run an experiment in the folder ``out``, or continue it, or give its result if it is finished.
-
-    Raises:
-        InputError: before any work, for a configuration, a dataset or a folder that cannot be used.
-        Interrupted: a signal asked to stop; the same call continues.
-    """
-    check_choices(config)
-    check_choices(execution)
-    check_config(config.learner)
-    with determinism(execution.deterministic):
-        device = resolve_device(execution.device)
-        folder = RunFolder(out)
-        folder.check(config)
-        finished = folder.result()
-        if finished is not None:
-            return finished
-        run = Run(config, execution, folder, device)
-        folder.claim(config, execution, versions(device))  # not before: a run that cannot start leaves no folder
-        return run.execute()
-
-
-@contextmanager
-def determinism(wanted: bool) -> Iterator[None]:
-    """Inside, only operations that give the same bits every time; as before after it."""
-    if not wanted:
-        yield
-        return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 class Run:
@@ -86,6 +47,7 @@ class Run:
         self.execution = execution
         self.folder = folder
         self.device = device
+        self.group = current()
         own = own_image_size(config.data.dataset)
         data = load(
             config.data.dataset,
@@ -102,15 +64,8 @@ class Run:
         self.manifest = manifest_of(config, len(data.classes))
         self.stream = Stream(self.manifest, data.train.labels, data.test.labels)
         self.data = data.to(device) if fits(data, device) else data
-        self.engine = build_engine(
-            config.learner,
-            mean=data.mean,
-            std=data.std,
-            seed=config.seed,
-            device=device,
-            precision=resolve_precision(execution.precision, device),
-            kind=resolve_engine(execution.engine, device),
-        )
+        self.kind = resolve_engine(execution.engine, device)
+        self.engine = self._new_engine()
         self.evaluator = Evaluator(
             config.evaluation, self.data, self.stream, main=NETWORK[config.learner.preset], seed=config.seed
         )
@@ -122,6 +77,17 @@ class Run:
         self.seconds = {"train": 0.0, "evaluate": 0.0, "total": 0.0}
         self.warned = False  # of a collapse
 
+    def _new_engine(self) -> Engine:
+        return build_engine(
+            self.config.learner,
+            mean=self.data.mean,
+            std=self.data.std,
+            seed=self.config.seed,
+            device=self.device,
+            precision=resolve_precision(self.execution.precision, self.device),
+            kind=self.kind,
+        )
+
     def execute(self) -> dict[str, Any]:
         """Train over the stream, evaluate at the end of each segment, write the result."""
         self._resume()
@@ -130,36 +96,42 @@ class Run:
         label = f"{self.config.learner.method} on {self.data.name}"
         began = time.monotonic() - self.seconds["total"]
         saved = time.monotonic()
-        with stop_on_signal() as stop, LiveLine(total, start=self.done, label=label) as line:
+        with stop_on_signal() as stop, LiveLine(total, start=self.done, label=label, shown=self.group.first) as line:
             if not self.floor:
                 line.note("evaluating the random encoder")
                 self._evaluate_floor()
             self._evaluate_pending(line)
             mark = time.monotonic()
-            for batch in self._batches(total):
-                images = self.data.train.images[batch.indices.to(self.data.train.images.device, non_blocking=True)]
+            for batch, images in with_images(self._batches(total), self.data.train.images, self.device):
                 observation = self.engine.observe(images)
                 self.tally.update(asdict(observation.report))
                 self.done, self.pending = batch.number + 1, batch.ends_segment
                 line.advance(self.done, self.engine.budget.images / max(self._trained_since(mark), 1e-9))
-                if batch.number % JOURNAL_EVERY == 0 or self.pending is not None:
+                if self.group.first and (batch.number % JOURNAL_EVERY == 0 or self.pending is not None):
                     line.note(self._record(observation))
                 if self.pending is not None:
                     self.engine.on_boundary()
                     mark = self._spent_training(mark)
-                if not stop.asked:
+                asked, due = self._decided(stop.asked, time.monotonic() - saved > self.execution.checkpoint_seconds)
+                if not asked:
                     self._evaluate_pending(line)
                     mark = mark if batch.ends_segment is None else time.monotonic()
-                due = time.monotonic() - saved > self.execution.checkpoint_seconds
-                if stop.asked or due:
+                if asked or due:
                     mark = self._spent_training(mark)
                     self.seconds["total"] = time.monotonic() - began
                     self._checkpoint()
                     mark = saved = time.monotonic()
-                if stop.asked:
+                if asked:
                     raise Interrupted
         self.seconds["total"] = time.monotonic() - began
-        return self._finish()
+        return self._finish() if self.group.size == 1 else self._finish_together()
+
+    def _decided(self, asked: bool, due: bool) -> tuple[bool, bool]:
+        """Whether to stop, as any process was asked to, and whether to save, as the first one's clock says."""
+        if self.group.size == 1:
+            return asked, due
+        table = self.group.table(asked, due)
+        return any(row[0] for row in table), bool(table[0][1])
 
     def _batches(self, total: int) -> Iterator[Batch]:
         """Mini-batches from where the run stands. The i.i.d. bound is handed all images of its passes at once."""
@@ -172,6 +144,8 @@ class Run:
     # -- evaluation ----------------------------------------------------------------------------------------------
 
     def _evaluate_floor(self) -> None:
+        if not self.group.first:
+            return
         began = time.monotonic()
         rows = self.evaluator.rows(self.engine, after=len(self.stream.segments) - 1)
         self.floor = {name: sum(row.per_task) / len(row.per_task) for name, row in rows.items()}
@@ -179,7 +153,8 @@ class Run:
         self.folder.journal.write(0, "floor", **self.floor)
 
     def _evaluate_pending(self, line: LiveLine) -> None:
-        if self.pending is None:
+        if self.pending is None or not self.group.first:
+            self.pending = None
             return
         segment, began = self.pending, time.monotonic()
         line.note(f"evaluating task {segment + 1} of {len(self.stream.segments)}")
@@ -234,9 +209,12 @@ class Run:
     # -- state ---------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
+        engine = self.engine.state_dict()  # in every process: each has some of the images
+        if not self.group.first:
+            return
         self.folder.save_checkpoint(
             {
-                "engine": self.engine.state_dict(),
+                "engine": engine,
                 "done": self.done,
                 "pending": self.pending,
                 "rows": self.rows,
@@ -247,6 +225,19 @@ class Run:
         )
 
     def _resume(self) -> None:
+        state = self.group.from_first(self._begin_journal() if self.group.first else None)
+        if state is None:
+            return
+        self.engine.load_state_dict(state["engine"])
+        self.done, self.pending = state["done"], state["pending"]
+        self.rows, self.floor = state["rows"], state["floor"]
+        self.tally = Counter(state["tally"])
+        self.seconds = state["seconds"]
+        if self.group.first:
+            log.info("resumed at mini-batch %d", self.done)
+
+    def _begin_journal(self) -> dict[str, Any] | None:
+        """The last checkpoint, the journal cut to it."""
         state = self.folder.load_checkpoint()
         if state is None:
             self.folder.journal.cut(-1)
@@ -257,16 +248,20 @@ class Run:
             "start",
             engine=self.engine.kind,
             precision=self.engine.precision,
+            processes=self.group.size,
             versions=versions(self.device),
         )
-        if state is None:
-            return
-        self.engine.load_state_dict(state["engine"])
-        self.done, self.pending = state["done"], state["pending"]
-        self.rows, self.floor = state["rows"], state["floor"]
-        self.tally = Counter(state["tally"])
-        self.seconds = state["seconds"]
-        log.info("resumed at mini-batch %d", self.done)
+        return state
+
+    def _finish_together(self) -> dict[str, Any]:
+        """The first process takes over what all have learned, as one process would have learned it, and finishes."""
+        learned = self.engine.state_dict()
+        if self.group.first:
+            with alone():
+                self.engine = self._new_engine()
+                self.engine.load_state_dict(learned)
+                return dict(self.group.from_first(self._finish()))
+        return dict(self.group.from_first(None))
 
     def _finish(self) -> dict[str, Any]:
         networks = self.evaluator.networks(self.engine)
@@ -293,6 +288,7 @@ class Run:
             "seed": self.config.seed,
             "precision": self.engine.precision,
             "engine": self.engine.kind,
+            "processes": self.group.size,
             "deterministic": self.device.type == "cpu" or self.execution.deterministic,
             "config_hash": self.config.config_hash(),
             "versions": versions(self.device),

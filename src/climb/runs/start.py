@@ -1,0 +1,65 @@
+"""From a configuration and a folder to a result: the way into a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from climb.config import Execution, RunConfig, check_choices
+from climb.engine import resolve_device
+from climb.methods import check_config
+from climb.parallel import joined, own_device
+from climb.runs.folder import RunFolder
+from climb.runs.run import Run
+from climb.runs.versions import versions
+
+
+def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[str, Any]:
+    """Run an experiment in the folder ``out``, or continue it, or give its result if it is finished.
+
+    In processes that torchrun started, all train one learner together; the first evaluates and has the folder.
+
+    Raises:
+        InputError: before any work, for a configuration, a dataset or a folder that cannot be used.
+        Interrupted: a signal asked to stop; the same call continues.
+    """
+    check_choices(config)
+    check_choices(execution)
+    check_config(config.learner)
+    with determinism(execution.deterministic):
+        device = resolve_device(own_device(execution.device))
+        with joined(device) as group:
+            folder = RunFolder(out)
+            finished: dict[str, Any] | None = group.from_first(_looked_at(folder, config) if group.first else None)
+            if finished is not None:
+                return finished
+            run = Run(config, execution, folder, device)
+            if group.first:  # not before: a run that cannot start leaves no folder
+                folder.claim(config, execution, versions(device))
+            return run.execute()
+
+
+def _looked_at(folder: RunFolder, config: RunConfig) -> dict[str, Any] | None:
+    """The result of a finished run; a folder that is another run's is refused."""
+    folder.check(config)
+    return folder.result()
+
+
+@contextmanager
+def determinism(wanted: bool) -> Iterator[None]:
+    """Inside, only operations that give the same bits every time; as before after it."""
+    if not wanted:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+WORKER = Path(__file__).with_name("worker.py")
+Start = Callable[..., dict[str, list[Any]]]
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """``start(2, "batch_norm")``: what two processes found, by case, one entry a process."""
+
+    def run(size: int, *cases: str) -> dict[str, list[Any]]:
+        folder = tmp_path_factory.mktemp("processes")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        together = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-W", "error", WORKER, folder, *cases],
+                env={**os.environ, **together, "RANK": str(rank)},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+        try:
+            said = [worker.communicate(timeout=300)[1] for worker in workers]
+        finally:
+            for worker in workers:
+                worker.kill()
+        assert [worker.returncode for worker in workers] == [0] * size, "\n".join(said)
+        return {
+            case: [torch.load(folder / f"{case}-{rank}.pt", weights_only=False) for rank in range(size)]
+            for case in cases
+        }
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def two(start: Start) -> dict[str, list[Any]]:
+    """What two processes found in the cases that take no time; started once, since starting is what takes time."""
+    return start(2, "batch_norm", "twenty_steps", "refusals", "growth")
