@@ -10,6 +10,7 @@ from climb.runs.command import command_line
     [
         (["/usr/bin/climb", "run", "--out", "a b"], "climb run --out 'a b'"),
         (["/site/climb/__main__.py", "learn", "photos"], "python -m climb learn photos"),
+        (["/usr/bin/climb", "learn", "rtsp://me:secret@cam/1"], "climb learn rtsp://me:...@cam/1"),
         (["/usr/bin/pytest", "tests"], None),
         (["", "x"], None),
     ],

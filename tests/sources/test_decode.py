@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,13 +121,14 @@ PHOTO = saved(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40,
     [
         (b"", NOT_AN_IMAGE),
         (b"<html>not found</html>", NOT_AN_IMAGE),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n", NOT_AN_IMAGE),  # a program
         (PICTURE[: len(PICTURE) // 2], TRUNCATED),
         (PHOTO[: len(PHOTO) // 2], TRUNCATED),
         (PICTURE[:60] + b"\0" * 200 + PICTURE[260:], CORRUPT),
         (png_header(60_000, 60_000), TOO_LARGE),  # a decompression bomb: 10 GB once decoded
         (png_header(10_000, 10_000), TOO_LARGE),
     ],
-    ids=["empty", "html", "half-png", "half-jpeg", "damaged", "bomb", "gigantic"],
+    ids=["empty", "html", "postscript", "half-png", "half-jpeg", "damaged", "bomb", "gigantic"],
 )
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_what_cannot_be_used_says_why(data: bytes, reason: str) -> None:
@@ -148,6 +151,25 @@ def test_files_that_cannot_be_read_or_are_too_long(tmp_path: object, monkeypatch
     with pytest.raises(Unusable) as caught:
         read_file(f"{tmp_path}/long.png")
     assert caught.value.reason == TOO_LARGE
+
+
+def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (str(tmp_path / "pipe.png"), "/dev/zero", str(tmp_path), "a\0b.png"):
+        with pytest.raises(Unusable) as caught:
+            read_file(path)
+        assert caught.value.reason == UNREADABLE
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "JPEG", "PNG", "WEBP"])
+def test_a_turned_photograph_is_turned_once(kind: str) -> None:
+    pixels = np.zeros((24, 48, 3), dtype=np.uint8)
+    pixels[:, :24] = 255  # the left half
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    image = decode(saved(Image.fromarray(pixels), kind, exif=exif), 8).float()
+    assert image[:, :3].mean() > 250
+    assert image[:, 5:].mean() < 5
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "PPM"])

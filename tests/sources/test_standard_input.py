@@ -10,8 +10,9 @@ from threading import Event, Timer
 
 import pytest
 
+from climb.errors import InputError
 from climb.sources import Item, PassedOver, open_source
-from climb.sources.standard_input import lines
+from climb.sources.standard_input import LONGEST, lines, read_paths
 
 Draw = Callable[..., Path]
 
@@ -32,6 +33,33 @@ def test_waiting_for_a_line_can_be_stopped() -> None:
     assert list(lines(reader, stop)) == []
     os.close(reader)
     os.close(writer)
+
+
+def test_a_line_without_end_does_not_fill_the_memory() -> None:
+    reader, writer = os.pipe()
+    Timer(0.0, os.write, (writer, b"x" * 2 * LONGEST)).start()  # more than a pipe holds: written while it is read
+    with pytest.raises(InputError, match="one path a line"):
+        next(lines(reader, Event()))
+    os.read(reader, 2 * LONGEST)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_names_that_no_file_can_have_are_passed_over(draw: Draw, tmp_path: Path) -> None:
+    good = draw(tmp_path / "a.png")
+    reader, writer = os.pipe()
+    os.write(writer, b"a.png\0b.png\n" + b"x" * 5000 + b"\n" + f"{good}\n".encode())
+    os.close(writer)
+    pending = list(read_paths(reader, image_size=16)(lambda identity: True, Event()))
+    os.close(reader)
+    assert [one.identity is None for one in pending] == [True, True, False]
+    assert pending[-1].where == str(good)
+
+
+def test_a_closed_standard_input_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="is closed"):
+        open_source("-", image_size=16)
 
 
 def test_the_files_that_are_named(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 from PIL import Image
 
 from climb.errors import InputError
-from climb.sources import Item, PassedOver, open_source
+from climb.sources import Item, PassedOver, open_source, watch
+from climb.sources.tar import ABANDONED_SECONDS
 
 
 def write_shard(path: Path, pictures: dict[str, bytes], mode: str = "w") -> Path:
@@ -73,3 +76,34 @@ def test_a_shard_that_breaks_off_does_not_stop_the_next(tmp_path: Path, cut: int
 def test_no_shard_by_that_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tar shard matches"):
         open_source(f"{tmp_path}/*.tar", image_size=16)
+
+
+def test_a_watched_shard_is_read_once_its_writer_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read while it grows, it would be another shard afterwards, and all its images would come a second time."""
+    monkeypatch.setattr(watch, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
+    written = write_shard(tmp_path / "whole", {f"{i}.png": picture(i) for i in range(3)}).read_bytes()
+    (tmp_path / "a.tar").write_bytes(written[:4096])  # a writer that takes its time
+    source = open_source(f"{tmp_path}/*.tar", image_size=16, watch=True)
+    seen: list[str] = []
+    arrivals = source.arrivals(patience=0.3)
+    assert next(arrivals) is None
+    (tmp_path / "a.tar").write_bytes(written)
+    for arrival in arrivals:
+        if arrival is None:
+            break
+        seen.append(arrival.where.rpartition("#")[2])
+    arrivals.close()
+    assert seen == ["0.png", "1.png", "2.png"]
+    assert not source.passed_over
+
+
+def test_a_watched_shard_that_was_given_up_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
+    shard = write_shard(tmp_path / "a.tar", {f"{i}.png": picture(i) for i in range(3)})
+    shard.write_bytes(shard.read_bytes()[:4096])
+    os.utime(shard, (time.time() - 2 * ABANDONED_SECONDS,) * 2)
+    arrivals = open_source(f"{tmp_path}/*.tar", image_size=16, watch=True).arrivals(patience=0.3)
+    found = [next(arrivals) for _ in range(3)]
+    arrivals.close()
+    assert [type(arrival) for arrival in found] == [Item, Item, PassedOver]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -59,6 +60,36 @@ def test_a_damaged_video_is_word_and_not_an_error(tmp_path: Path) -> None:
     (passed,) = open_source(str(tmp_path / "v.mp4"), image_size=16).arrivals()
     assert isinstance(passed, PassedOver)
     assert passed.reason == "corrupt"
+
+
+def test_a_video_filmed_upright_stands_upright(tmp_path: Path) -> None:
+    """Telephones write pictures as the sensor lies, and how far players must turn them: here clockwise, by 90."""
+    path = tmp_path / "v.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        pixels = np.zeros((48, 64, 3), dtype=np.uint8)
+        pixels[:, :32] = 255  # the left half: it belongs on top
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+    data = bytearray(path.read_bytes())
+    at = data.index(b"tkhd") + 4 + 40  # the matrix of the track
+    one = 1 << 16
+    data[at : at + 36] = struct.pack(">9i", 0, one, 0, -one, 0, 0, 48 * one, 0, 1 << 30)
+    path.write_bytes(bytes(data))
+    (item,) = open_source(str(path), image_size=16)
+    assert item.image[:, :6].float().mean() > 230
+    assert item.image[:, 10:].float().mean() < 25
+
+
+def test_the_password_of_a_camera_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    source = open_source("http://admin:s3cret@127.0.0.1:9/stream", image_size=16)
+    arrivals = source.arrivals(patience=10)
+    first = next(arrivals)
+    arrivals.close()
+    assert isinstance(first, PassedOver)
+    assert source.name == first.where == "http://admin:...@127.0.0.1:9/stream"
+    assert "s3cret" not in first.detail + caplog.text
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import stat
+from functools import cache
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from climb.datasets.decode import EXTENSIONS
+from climb.datasets.decode import EXTENSIONS, to_rgb
 from climb.sources.item import CORRUPT, NOT_AN_IMAGE, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
 
 SUFFIXES = EXTENSIONS | {".ppm", ".pgm", ".avif", ".jp2"}
@@ -19,19 +21,27 @@ MOST_PIXELS = 89_478_485
 """Images with more are passed over unread: decoded they would fill a quarter of a gigabyte (Pillow's own bound)."""
 MOST_BYTES = 256 * 2**20
 """Files with more are passed over unread."""
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "WEBP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA", "PCX")
+"""What is decoded, whatever a file is called. Pillow knows more, and would start Ghostscript for a PostScript file."""
 
-_HIGH_DEPTH = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
+
+@cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)  # AVIF is not in every build
 
 
 def read_file(path: str) -> bytes:
     """The bytes of an image file."""
     try:
-        size = os.stat(path).st_size
-        if size > MOST_BYTES:
-            raise Unusable(TOO_LARGE, f"{size:,} bytes; at most {MOST_BYTES:,} are read")
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # a pipe would keep its reader waiting, a device never ends
+            raise Unusable(UNREADABLE, "not an ordinary file")
+        if status.st_size > MOST_BYTES:
+            raise Unusable(TOO_LARGE, f"{status.st_size:,} bytes; at most {MOST_BYTES:,} are read")
         with open(path, "rb") as handle:
-            return handle.read()
-    except OSError as error:
+            return handle.read(MOST_BYTES)
+    except (OSError, ValueError) as error:  # also a name that no file can have
         raise Unusable(UNREADABLE, str(error)) from error
 
 
@@ -41,7 +51,7 @@ def decode(data: bytes, image_size: int) -> torch.Tensor:
     Of an animation the first frame counts. See `square` for the rest.
     """
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=_formats()) as image:
             width, height = image.size
             if width * height > MOST_PIXELS:
                 raise Unusable(TOO_LARGE, f"{width} x {height} pixels; at most {MOST_PIXELS:,} are decoded")
@@ -65,10 +75,9 @@ def decode(data: bytes, image_size: int) -> torch.Tensor:
 def square(image: Image.Image, image_size: int) -> torch.Tensor:
     """The middle of a picture in any mode, as RGB uint8 (3, image_size, image_size).
 
-    The shorter side is resized, the longer one cropped. Transparency is laid on white, 16-bit greys keep their upper
-    8 bits, floating point counts from 0 to 1 or, if it goes beyond, to 255.
+    The shorter side is resized, the longer one cropped; colours are those of `to_rgb`.
     """
-    image = _rgb(image)
+    image = to_rgb(image)
     width, height = image.size
     side = min(width, height)
     if (width, height) != (image_size, image_size):
@@ -77,20 +86,3 @@ def square(image: Image.Image, image_size: int) -> torch.Tensor:
         box = (left, top, left + side, top + side)
         image = image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box)
     return torch.from_numpy(np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)))
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode in _HIGH_DEPTH:
-        # Pillow's own conversion clips at 255 and would turn a 16-bit image white.
-        return _grey(np.asarray(image).astype(np.int64) >> 8)
-    if image.mode == "F":
-        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-        return _grey(values * (255 if values.max() <= 1 else 1))
-    if image.has_transparency_data:
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-    return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _grey(values: np.ndarray) -> Image.Image:
-    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)).convert("RGB")

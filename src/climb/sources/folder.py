@@ -11,7 +11,7 @@ import torch
 
 from climb.sources.decode import SUFFIXES, decode, read_file
 from climb.sources.identity import file_identity
-from climb.sources.item import Claim, Pending, Read
+from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.watch import Found, watched
 
 
@@ -28,6 +28,17 @@ def read_folder(root: str, *, image_size: int, watch: bool) -> Read:
                 yield Pending(identity=identity, where=path, load=partial(load_file, path, image_size))
 
     return read
+
+
+def find_file(path: str, image_size: int, claim: Claim) -> Iterator[Pending]:
+    """The image in the file that somebody names, if it is new; word of it if there is none."""
+    try:
+        identity = file_identity(path, os.stat(path))
+    except (OSError, ValueError) as error:  # also a name that no file can have
+        yield refuse(path, None, Unusable(UNREADABLE, str(error)))
+        return
+    if claim(identity):
+        yield Pending(identity=identity, where=path, load=partial(load_file, path, image_size))
 
 
 def load_file(path: str, image_size: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.sources.decode import decode, read_file
 from climb.sources.identity import digest
 from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable
@@ -33,7 +33,7 @@ def read_hugging_face(text: str, *, image_size: int) -> Read:
         first = 0
         while not claim(identity(first)) and not stop.is_set():  # what is known from the beginning is not fetched
             first += 1
-        for number, row in enumerate(dataset.skip(first) if first else dataset, start=first):
+        for number, row in enumerate(_rows(dataset.skip(first) if first else dataset, name), start=first):
             if stop.is_set():
                 return
             if number == first or claim(identity(number)):
@@ -41,6 +41,13 @@ def read_hugging_face(text: str, *, image_size: int) -> Read:
                 yield Pending(identity=identity(number), where=f"{PREFIX}{name}@{split}#{number}", load=load)
 
     return read
+
+
+def _rows(dataset: Any, name: str) -> Iterator[Any]:
+    try:
+        yield from dataset
+    except Exception as error:  # mostly the network: the library has no base class for what can go wrong
+        raise ClimbError(f"the dataset '{name}' broke off: {error}; the same command goes on from there") from error
 
 
 def _open(name: str, split: str) -> tuple[Any, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,9 +14,8 @@ from PIL import Image
 
 from climb.errors import InputError
 from climb.sources.decode import decode, square
-from climb.sources.folder import load_file
-from climb.sources.identity import file_identity
-from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.sources.folder import find_file
+from climb.sources.item import Claim, Pending, Read
 
 
 def read_iterable(images: Iterable[Any], *, image_size: int) -> Read:
@@ -29,7 +27,7 @@ def read_iterable(images: Iterable[Any], *, image_size: int) -> Read:
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
         for number, given in enumerate(images):
             if isinstance(given, str | Path):
-                yield from _file(str(given), image_size, claim)
+                yield from find_file(str(given), image_size, claim)
             else:
                 yield Pending(identity=None, where=f"image {number}", load=partial(to_image, given, image_size))
             if stop.is_set():  # asked after giving: what was taken from the iterable is not lost
@@ -55,13 +53,3 @@ def to_image(given: Any, image_size: int) -> torch.Tensor:
             f"time; given {type(given).__name__} of {array.dtype}, shape {array.shape}"
         )
     return square(Image.fromarray(np.ascontiguousarray(array)), image_size)
-
-
-def _file(path: str, image_size: int, claim: Claim) -> Iterator[Pending]:
-    try:
-        identity = file_identity(path, os.stat(path))
-    except OSError as error:
-        yield refuse(path, None, Unusable(UNREADABLE, str(error)))
-        return
-    if claim(identity):
-        yield Pending(identity=identity, where=path, load=partial(load_file, path, image_size))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from climb.errors import InputError
+from climb.sources.address import without_password
 from climb.sources.decode import SUFFIXES
 from climb.sources.folder import read_folder
 from climb.sources.hugging_face import PREFIX, read_hugging_face
@@ -49,7 +50,7 @@ def open_source(
         read = read_iterable(images, image_size=image_size)
         return Source(read, name="an iterable", rereadable=False, **common)
     text = os.path.expanduser(images)
-    common["name"] = text
+    common["name"] = without_password(text)
     if os.path.isdir(text):
         return Source(read_folder(text, image_size=image_size, watch=watch), rereadable=True, endless=watch, **common)
     if is_shard(text):
@@ -57,6 +58,8 @@ def open_source(
         return Source(read_shards(text, image_size=image_size, watch=watch), rereadable=True, endless=watch, **common)
     _only_of_folders(watch, text)
     if text == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise InputError("standard input is closed; pipe paths into it, one a line")
         read = read_paths(sys.stdin.fileno(), image_size=image_size)
         return Source(read, rereadable=False, endless=True, **common)
     if text.startswith(PREFIX):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
-from functools import partial
 from threading import Event
 
-from climb.sources.folder import load_file
-from climb.sources.identity import file_identity
-from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.errors import InputError
+from climb.sources.folder import find_file
+from climb.sources.item import Claim, Pending, Read
+
+LONGEST = 2**16  # bytes of a line; no path is longer
 
 
 def read_paths(descriptor: int, *, image_size: int) -> Read:
@@ -18,14 +19,7 @@ def read_paths(descriptor: int, *, image_size: int) -> Read:
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
         for line in lines(descriptor, stop):
-            path = os.fsdecode(line)
-            try:
-                identity = file_identity(path, os.stat(path))
-            except OSError as error:
-                yield refuse(path, None, Unusable(UNREADABLE, str(error)))
-                continue
-            if claim(identity):
-                yield Pending(identity=identity, where=path, load=partial(load_file, path, image_size))
+            yield from find_file(os.fsdecode(line), image_size, claim)
 
     return read
 
@@ -41,6 +35,8 @@ def lines(descriptor: int, stop: Event) -> Iterator[bytes]:
             continue
         data = os.read(descriptor, 4096)
         *whole, rest = (rest + data).split(b"\n") if data else [rest, b""]
+        if len(rest) > LONGEST:
+            raise InputError(f"standard input has a line of more than {LONGEST:,} bytes; give one path a line")
         yield from (line.rstrip(b"\r") for line in whole if line.strip())
         if not data:
             return

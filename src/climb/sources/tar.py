@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import tarfile
+import time
 from collections.abc import Iterator
 from functools import partial
 from threading import Event
@@ -15,6 +16,8 @@ from climb.sources.identity import file_identity
 from climb.sources.item import CORRUPT, TOO_LARGE, UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.watch import Found, watched
 
+ABANDONED_SECONDS = 60.0
+"""A watched shard without an end that nobody has written to for so long is read as it is."""
 SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
@@ -40,11 +43,26 @@ def read_shards(pattern: str, *, image_size: int, watch: bool) -> Read:
         finished: set[int] = set()  # a watched shard is not read at every look
         for path, status in watched(look, stop) if watch else look():
             shard = file_identity(path, status)
-            if shard not in finished:
+            if shard not in finished and not (watch and _may_grow(path, status)):
                 finished.add(shard)
                 yield from _images_in(path, status, image_size, claim)
 
     return read
+
+
+def _may_grow(path: str, status: os.stat_result) -> bool:
+    """Whether somebody may be adding to a shard, slowly: grown, it would be another one, and be learned a second time.
+
+    A finished archive ends in zeros. One that does not, or is compressed, is left alone until it has been for a while.
+    """
+    if abs(time.time() - status.st_mtime) >= ABANDONED_SECONDS:
+        return False
+    try:
+        with open(path, "rb") as handle:
+            handle.seek(max(0, status.st_size - 2 * tarfile.BLOCKSIZE))
+            return handle.read() != tarfile.NUL * 2 * tarfile.BLOCKSIZE
+    except OSError:  # word of it comes from reading the shard
+        return False
 
 
 def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim) -> Iterator[Pending]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from climb.errors import InputError
+from climb.sources.address import without_password
 from climb.sources.decode import square
 from climb.sources.identity import file_identity
 from climb.sources.item import CORRUPT, UNREADABLE, Claim, Pending, Read, Unusable, refuse
@@ -71,6 +72,7 @@ def read_live(address: str, *, image_size: int, every: int) -> Read:
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
         number, pause = 0, 1.0
+        shown = without_password(address)
         while not stop.is_set():
             try:
                 with _open_live(av, address) as container:
@@ -78,11 +80,12 @@ def read_live(address: str, *, image_size: int, every: int) -> Read:
                         if stop.is_set():
                             return
                         if number % every == 0:
-                            yield _loaded(_picture(frame, image_size), f"{address}#{number}", None)
+                            yield _loaded(_picture(frame, image_size), f"{shown}#{number}", None)
                         number, pause = number + 1, 1.0
-                log.warning("%s ended; connecting again in %.0f s", address, pause)
+                log.warning("%s ended; connecting again in %.0f s", shown, pause)
             except (av.FFmpegError, OSError) as error:
-                yield refuse(address, None, Unusable(UNREADABLE, f"{error}; connecting again in {pause:.0f} s"))
+                said = str(error).replace(address, shown)
+                yield refuse(shown, None, Unusable(UNREADABLE, f"{said}; connecting again in {pause:.0f} s"))
             stop.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
