@@ -83,6 +83,9 @@ def test_each_keeps_the_images_whose_number_is_its_own(two: Found) -> None:
 def test_room_grows_for_a_process_that_owns_more_than_its_share(two: Found) -> None:
     first, second = two["growth"]
     assert first["got"] == second["got"] == [100, 101, 3, 4, 5, 6, 7, 8]
+    assert first["own"] == [100, 101, 3, 4, 0, 0, 0, 0]
+    assert second["own"] == [0, 0, 0, 0, 5, 6, 7, 8]
+    assert first["none"] == (0, 3, 2, 2)
     assert (first["kept"], second["kept"]) == (7, 1)
     assert first["room"] == [5, 9]
     assert second["room"] == [5, 5]

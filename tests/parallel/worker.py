@@ -19,7 +19,7 @@ from climb.engine import Engine
 from climb.errors import ClimbError, InputError
 from climb.learner import build_engine
 from climb.methods import METHODS, choose_method
-from climb.parallel import Group, alone, chunk, collect, joined, share_statistics
+from climb.parallel import Group, alone, chunk, collect, joined, own_share_only, share_statistics
 from climb.parallel.shards import ShardedStore
 from climb.presets import apply_preset
 
@@ -192,7 +192,16 @@ def growth(group: Group) -> Any:
     store.release(slots[:3])
     again = store.put(shades[:2] + 100, [0, 1])
     kept = [*again, *slots[3:]]
-    return {"room": room, "kept": store.kept, "got": store.get(kept)[:, 0, 0, 0].tolist(), "stored": len(store)}
+    with own_share_only():
+        own = store.get(kept)[:, 0, 0, 0].tolist()
+    return {
+        "room": room,
+        "kept": store.kept,
+        "got": store.get(kept)[:, 0, 0, 0].tolist(),
+        "own": own,
+        "none": tuple(store.get([]).shape),
+        "stored": len(store),
+    }
 
 
 def _together() -> Any:

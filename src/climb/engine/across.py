@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from climb.engine.batch import BatchRule
+from contextlib import AbstractContextManager, nullcontext
+
+from climb.engine.batch import BatchRule, StreamAndReplay
 from climb.engine.parts import Parts
-from climb.engine.rules import MixUp
+from climb.engine.rules import MemoryOnly, MixUp
 from climb.errors import InputError
 from climb.nets import Network
-from climb.parallel import Group, share_statistics
+from climb.parallel import Group, own_share_only, share_statistics
 
 
 def prepare_across(parts: Parts, group: Group) -> None:
@@ -27,3 +29,13 @@ def prepare_across(parts: Parts, group: Group) -> None:
         for module in list(part.modules()) if part is not None else []:
             if isinstance(module, Network):
                 share_statistics(module, group)
+
+
+def fetching(rule: BatchRule, group: Group) -> AbstractContextManager[None]:
+    """Around a call of the rule: what it draws from the memory comes to each process whole, or only its own rows.
+
+    Our rules take a draw into the batch as it is, all of it and in its order, so that it is known who will train on
+    which image. A rule that someone else wrote may look at the images or shuffle them.
+    """
+    ours = type(rule).__call__ in (StreamAndReplay.__call__, MemoryOnly.__call__, MixUp.__call__)
+    return own_share_only() if ours and group.size > 1 else nullcontext()

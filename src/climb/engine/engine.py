@@ -13,7 +13,7 @@ import torch
 
 from climb.augment import Augment
 from climb.config import LearnerConfig
-from climb.engine.across import prepare_across
+from climb.engine.across import fetching, prepare_across
 from climb.engine.batch import TrainingBatch
 from climb.engine.budget import Budget
 from climb.engine.captured import Captured, Function
@@ -121,7 +121,8 @@ class Engine:
         if parts.alignment is not None:
             parts.alignment.before_batch(parts.network)
         for pass_number in range(self.passes()):
-            batch = parts.batch(stream, memory, self.config, pass_number)
+            with fetching(parts.batch, self.group):
+                batch = parts.batch(stream, memory, self.config, pass_number)
             stream_rows, replay_rows = self._rows(batch.is_replay)
             if len(batch.ids) > 0 and not self._replayed:
                 self._replayed = True

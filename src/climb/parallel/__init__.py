@@ -11,7 +11,7 @@ from climb.parallel.batch_norm import GlobalBatchNorm, share_statistics
 from climb.parallel.gradients import share_gradients
 from climb.parallel.group import Group, alone, current, is_first, joined, own_device
 from climb.parallel.rows import Share, chunk, collect, spread
-from climb.parallel.shards import ShardedStore
+from climb.parallel.shards import ShardedStore, own_share_only
 
 __all__ = [
     "GlobalBatchNorm",
@@ -25,6 +25,7 @@ __all__ = [
     "is_first",
     "joined",
     "own_device",
+    "own_share_only",
     "share_gradients",
     "share_statistics",
     "spread",

@@ -71,7 +71,7 @@ class _Normalise(torch.autograd.Function):
         variance = (squares + counts * (means - mean).square()).sum(0) / count
         scale = (variance + eps).rsqrt()
         normalised = (wide - _wide(mean, x)) * _wide(scale, x)
-        ctx.save_for_backward(normalised.to(x.dtype), weight, scale, count)
+        ctx.save_for_backward(x, weight, mean, scale, count)  # x^ itself would be rounded to half precision
         ctx.group, ctx.dims = group, dims
         ctx.mark_non_differentiable(mean, variance, count)
         output = normalised if weight is None or bias is None else normalised * _wide(weight, x) + _wide(bias, x)
@@ -79,12 +79,12 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        normalised, weight, scale, count = ctx.saved_tensors
-        wide, hat = gradient.to(scale.dtype), normalised.to(scale.dtype)
+        x, weight, mean, scale, count = ctx.saved_tensors
+        wide, hat = gradient.to(scale.dtype), (x.to(scale.dtype) - _wide(mean, x)) * _wide(scale, x)
         of_bias, of_weight = wide.sum(ctx.dims), (wide * hat).sum(ctx.dims)
         # This process's share of the parameters' gradients is added to the others' later, with all the rest.
-        mean, mean_hat = (ctx.group.add_up(torch.stack([of_bias, of_weight])) / count).unbind()
-        inner = wide - _wide(mean, wide) - hat * _wide(mean_hat, wide)
+        means = ctx.group.add_up(torch.stack([of_bias, of_weight])) / count
+        inner = wide - _wide(means[0], wide) - hat * _wide(means[1], wide)
         of_input = inner * _wide(scale if weight is None else scale * weight, wide)
         shares = (None, None) if weight is None else (of_weight.to(weight.dtype), of_bias.to(weight.dtype))
         return of_input.to(gradient.dtype), *shares, None, None
