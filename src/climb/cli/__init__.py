@@ -17,10 +17,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(run_command(sys.argv[1:] if argv is None else argv))
 
 
-def run_command(argv: Sequence[str]) -> int:
-    """Run one command; its exit code."""
-    import tyro
-
+def verbs() -> dict[str, Callable[..., None]]:
+    """Every verb by its name, in the order that people are shown them."""
     from climb.cli.bench import bench
     from climb.cli.data import data
     from climb.cli.doctor import doctor
@@ -37,10 +35,7 @@ def run_command(argv: Sequence[str]) -> int:
     from climb.cli.table import table
     from climb.cli.tune import tune
 
-    # On a terminal the live line says it all; in a log file a line per task is what people look for.
-    level = logging.WARNING if sys.stderr.isatty() else logging.INFO
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
-    verbs: dict[str, Callable[..., None]] = {
+    return {
         "run": run,
         "bench": bench,
         "tune": tune,
@@ -57,13 +52,22 @@ def run_command(argv: Sequence[str]) -> int:
         "data": data,
         "doctor": doctor,
     }
+
+
+def run_command(argv: Sequence[str]) -> int:
+    """Run one command; its exit code."""
+    import tyro
+
+    # On a terminal the live line says it all; in a log file a line per task is what people look for.
+    level = logging.WARNING if sys.stderr.isatty() else logging.INFO
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
         if argv[:1] != ["run"] and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
             raise InputError(
                 "torchrun starts several processes, of which 'climb run' makes one learner; no other verb does"
             )
         tyro.extras.subcommand_cli_from_dict(
-            verbs,
+            verbs(),
             prog="climb",
             description="Learn image representations from an unlabeled stream.",
             args=argv,

@@ -14,7 +14,7 @@ from climb.errors import ClimbError, InputError
 
 
 def bench(
-    grids: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    grids: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[GRID ...]")] = (),
     /,
     *,
     dataset: str = "cifar100",
@@ -30,7 +30,7 @@ def bench(
     slurm: tuple[str, ...] = (),
     device: str = "auto",
     precision: Literal["auto", "float32", "tf32", "bf16"] = "auto",
-    engine: Literal["auto", "eager", "captured"] = "auto",
+    engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
     deterministic: bool = False,
     checkpoint_seconds: float = 60.0,
     against: Literal["paper"] | None = None,
@@ -58,7 +58,7 @@ def bench(
         slurm: parameters for the queue, such as slurm_partition=gpu gpus_per_node=1 timeout_min=600.
         device: auto, cpu, cuda (all GPUs), cuda:N or mps.
         precision: arithmetic of the networks; auto is bf16 on a capable GPU, float32 elsewhere.
-        engine: eager, or captured (the step as one CUDA graph); auto chooses by device.
+        engine: eager, captured (the step as one CUDA graph) or compiled (torch.compile inside it); auto: by device.
         deterministic: bit-identical repetition on a GPU too.
         checkpoint_seconds: time between two checkpoints of a run.
         against: paper: also what the paper prints, and the difference.

@@ -8,7 +8,7 @@ import tyro
 
 
 def learn(
-    images: Annotated[str, tyro.conf.Positional],
+    images: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")],
     /,
     *,
     out: str,

@@ -8,7 +8,9 @@ from typing import Annotated
 import tyro
 
 
-def report(run: Annotated[str, tyro.conf.Positional], /, *, beside: tuple[str, ...] = ()) -> None:
+def report(
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")], /, *, beside: tuple[str, ...] = ()
+) -> None:
     """Write report.html, one page that needs nothing else, into a run folder; say where it is.
 
     Args:

@@ -17,7 +17,7 @@ from climb.recipes import get_recipe
 
 
 def run(
-    recipe: Annotated[str, tyro.conf.Positional] = "demo",
+    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE]")] = "demo",
     /,
     *,
     method: str | None = None,
@@ -89,7 +89,7 @@ def run(
         ridge: also report a ridge classifier at the end.
         device: auto, cpu, cuda, cuda:N or mps.
         precision: arithmetic of the networks; auto is bf16 on a capable GPU, float32 elsewhere.
-        engine: eager, or captured (the step as one CUDA graph); auto chooses by device.
+        engine: eager, captured (the step as one CUDA graph) or compiled (torch.compile inside it); auto: by device.
         deterministic: bit-identical repetition on a GPU too.
         checkpoint_seconds: time between two checkpoints.
         keep: keep the last checkpoint of a finished run.

@@ -10,7 +10,7 @@ import tyro
 
 
 def serve(
-    folder: Annotated[str, tyro.conf.Positional] = "runs",
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[FOLDER]")] = "runs",
     /,
     *,
     host: str = "127.0.0.1",

@@ -10,7 +10,7 @@ from rich.console import Console
 
 
 def table(
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional],
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS [RUNS ...]")],
     /,
     *,
     format: Literal["terminal", "markdown", "latex", "csv", "html"] = "terminal",

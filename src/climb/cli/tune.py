@@ -17,7 +17,7 @@ from climb.recipes import get_recipe
 
 
 def tune(
-    recipe: Annotated[str, tyro.conf.Positional] = "demo",
+    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE]")] = "demo",
     /,
     *,
     over: tuple[str, ...] = (),
