@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import uuid
@@ -26,6 +27,11 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ClimbError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What processes that were killed left of writing ``path``."""
+    return sorted(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
 
 
 def write_text(path: Path, text: str) -> None:

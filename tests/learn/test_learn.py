@@ -284,3 +284,35 @@ def test_wandb_gets_the_numbers_of_the_journal(small: Small, tmp_path: Path, mon
         time.sleep(0.1)
     assert b"novelty_rate" in run.read_bytes()
     assert b"effective_rank" in run.read_bytes()
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+def test_a_source_that_breaks_loses_nothing(small: Small, tmp_path: Path) -> None:
+    def images() -> Iterator[np.ndarray]:
+        yield from pictures(34)
+        raise RuntimeError("the queue is gone")
+
+    with pytest.raises(RuntimeError, match="the queue is gone"):
+        learn(images(), out=tmp_path / "out", **small, checkpoint_seconds=1000)
+    assert _images(tmp_path / "out") == 34
+
+
+def test_what_killed_processes_left_is_swept_away(small: Small, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    left = [
+        out / ".config.json.1a.tmp",
+        out / "checkpoint" / ".state.safetensors.2b.tmp",
+        out / ".journal.jsonl.3c.tmp",
+    ]
+    left[0].touch()
+    learn(pictures(10), out=out, **small)  # killed before there was a configuration: the folder is still nobody's
+    for file in left:
+        file.touch()
+    other = out / ".report.html.4d.tmp"  # another process may be writing it right now
+    other.touch()
+    learn(pictures(10), out=out, **small)
+    assert not any(file.exists() for file in left)
+    assert other.exists()

@@ -84,6 +84,8 @@ def test_replay_shrinks_with_a_small_budget_unless_it_was_asked_for() -> None:
     assert settled(budget=60, replay_batch=20).learner.replay_batch == 20
     with pytest.raises(InputError, match="replay_batch must be at most half of capacity"):
         settled(budget=60, replay_batch=40)
+    with pytest.raises(InputError, match="replay_batch"):
+        settled(replay_batch=0)
 
 
 def test_choices_reach_the_configuration() -> None:

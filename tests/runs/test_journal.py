@@ -45,3 +45,22 @@ def test_cut_drops_the_evaluation_that_will_be_done_again(tmp_path: Path) -> Non
     journal.write(20, "evaluation", network="student", task=1, joint=3.0)
     journal.cut(20, task=1)
     assert [(line["batch"], line["event"]) for line in journal.read()] == [(10, "evaluation"), (20, "train")]
+
+
+def test_a_damaged_line_costs_itself_alone(tmp_path: Path) -> None:
+    """A disk that was full for a while leaves half a line in the middle, a power cut leaves zeros or worse."""
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.write(1, "train")
+    with open(journal.path, "ab") as handle:
+        handle.write(b'{"batch": 2, "ev\n\0\0\0\n\xff\xfe\n[1]\n{"event": "train"}\n')
+    journal.write(3, "train")
+    assert [line["batch"] for line in journal.read("train")] == [1, 3]
+    journal.cut(3)
+    assert [line["batch"] for line in journal.read()] == [1, 3]
+
+
+def test_after_half_a_line_a_new_one_begins(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.path.write_bytes(b'{"batch": 2, "ev')
+    journal.write(3, "train")
+    assert [line["batch"] for line in journal.read()] == [3]

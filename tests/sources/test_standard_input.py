@@ -35,6 +35,20 @@ def test_waiting_for_a_line_can_be_stopped() -> None:
     os.close(writer)
 
 
+def test_a_queue_that_never_runs_dry_can_be_stopped() -> None:
+    reader, writer = os.pipe()
+    stop = Event()
+    os.write(writer, b"one\ntw")
+    found = lines(reader, stop)
+    assert next(found) == b"one"
+    stop.set()
+    os.write(writer, b"o\nthree\nfou")
+    assert list(found) == [b"two"]
+    assert os.read(reader, 100) == b"three\nfou"
+    os.close(reader)
+    os.close(writer)
+
+
 def test_a_line_without_end_does_not_fill_the_memory() -> None:
     reader, writer = os.pipe()
     Timer(0.0, os.write, (writer, b"x" * 2 * LONGEST)).start()  # more than a pipe holds: written while it is read

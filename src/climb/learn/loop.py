@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from threading import Event
@@ -29,6 +30,7 @@ from climb.runs import Interrupted, RunFolder
 from climb.runs.interrupt import stop_on_signal
 from climb.runs.versions import versions
 from climb.sources import Item, PassedOver, Source
+from climb.sources.prefetch import Arrival
 
 PATIENCE = 0.25  # seconds after which a loop that waits for images looks at the clock and at signals
 IDLE_SECONDS = 5.0  # without an image after which those that wait for their mini-batch to fill are learned as they are
@@ -81,6 +83,7 @@ class Learning:
         self._panel: Panel | None = None
         self._drift: float | None = None
         self._last: Observation | None = None
+        self._broke: Exception | None = None  # why the source ended, if it should not have
         self._loss = torch.zeros((), device=self.device)  # sum since the last line; read when one is written
         self.known = self._resume()
         self._begin_line()
@@ -94,6 +97,7 @@ class Learning:
 
         Raises:
             Interrupted: a signal asked to stop; all that was learned is saved.
+            Exception: what the source raised when it broke; all that was learned is saved.
         """
         self._tracker = tracker
         self._write_line("start", source=source.name, rereadable=source.rereadable, versions=versions(self.device))
@@ -106,7 +110,7 @@ class Learning:
             LiveLine(f"learning from {source.name}") as line,
             closing(source.arrivals(patience=PATIENCE, claim=claim, ending=ending)) as arrivals,
         ):
-            for arrival in arrivals:
+            for arrival in self._until_it_breaks(arrivals):
                 now = time.monotonic()
                 if isinstance(arrival, Item):
                     waiting.append(arrival)
@@ -124,12 +128,20 @@ class Learning:
                     ending.set()
                 self._keep_books(source, line)
             # Left to the next sitting where that is possible: it then has the mini-batches of one that never stopped.
-            if waiting and not (stop.asked and source.rereadable):
+            if waiting and not (source.rereadable and (stop.asked or self._broke is not None)):
                 self._learn(waiting)
             self._record(source, line)
             self._checkpoint()
+        if self._broke is not None:
+            raise self._broke
         if stop.asked:
             raise Interrupted
+
+    def _until_it_breaks(self, arrivals: Iterator[Arrival]) -> Iterator[Arrival]:
+        try:
+            yield from arrivals
+        except Exception as error:  # raised again once what was learned is saved
+            self._broke = error
 
     def _learn(self, items: list[Item]) -> None:
         observation = self.engine.observe(torch.stack([item.image for item in items]))

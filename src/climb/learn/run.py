@@ -127,6 +127,7 @@ def learn(
     folder.claim(config, execution, versions(resolve_device(device)))
     with exclusive(folder.path / "lock"):
         folder.check(config)  # once more: somebody else's may have been first
+        folder.sweep()
         if not source.rereadable:
             log.warning(
                 "what %s gives cannot be asked for again: a crash or a power cut loses what came since the last "

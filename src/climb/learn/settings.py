@@ -49,7 +49,9 @@ def settle(
     if budget is not None:
         config = with_budget(config, budget)
     # The size's own replay shrinks with a small budget; one that was asked for is refused if it does not fit.
-    config = replace(config, replay_batch=replay_batch or max(1, min(config.replay_batch, config.memory.capacity // 2)))
+    if replay_batch is None:
+        replay_batch = max(1, min(config.replay_batch, config.memory.capacity // 2))
+    config = replace(config, replay_batch=replay_batch)
     check_config(config)
     return RunConfig(
         recipe="learn",

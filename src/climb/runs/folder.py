@@ -9,7 +9,7 @@ from typing import Any
 
 from climb.config import Execution, RunConfig, to_dict
 from climb.errors import InputError
-from climb.files import write_json
+from climb.files import leftovers, write_json
 from climb.runs.command import command_line
 from climb.runs.journal import Journal
 from climb.runs.remembered import Remembered, remembered
@@ -42,7 +42,7 @@ class RunFolder:
                     f"{self.path} holds another run ({different}); "
                     "give another --out, or delete the folder to start over"
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and set(self.path.iterdir()) - set(leftovers(self.config_path)):
             raise InputError(f"{self.path} is not empty and holds no run; give another --out")
 
     def claim(self, config: RunConfig, execution: Execution, versions: dict[str, str]) -> None:
@@ -89,6 +89,12 @@ class RunFolder:
         if self.checkpoint_path.exists():
             return remembered(load_tree(self.checkpoint_path, kind="checkpoint", at=("engine", "memory")))
         return None
+
+    def sweep(self) -> None:
+        """Remove what killed processes left half-written: it may be large. For whoever has the folder to itself."""
+        for path in (self.config_path, self.checkpoint_path, self.model_path, self.journal.path):
+            for left in leftovers(path):
+                left.unlink(missing_ok=True)
 
     def drop_checkpoint(self) -> None:
         """Remove the state of a run that is done, and what a killed process may have left beside it."""

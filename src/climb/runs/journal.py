@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from climb.files import write_text
 
@@ -19,8 +20,11 @@ class Journal:
     def write(self, batch: int, event: str, **values: Any) -> None:
         """Append one line. JSON has no NaN: such a value is written as null."""
         line = {"batch": batch, "event": event, **{key: plain(value) for key, value in values.items()}}
-        with open(self.path, "a", encoding="utf-8") as handle:
-            handle.write(json.dumps(line, allow_nan=False) + "\n")
+        text = json.dumps(line, allow_nan=False) + "\n"
+        with open(self.path, "ab+") as handle:
+            if handle.tell() and not _ends_a_line(handle):
+                text = "\n" + text
+            handle.write(text.encode())
 
     def cut(self, batch: int, *, task: int | None = None) -> None:
         """Drop what is about to be redone: lines past mini-batch number ``batch``, the evaluation of ``task``, and a
@@ -37,13 +41,26 @@ class Journal:
         """All whole lines, or those of one kind of event."""
         if not self.path.exists():
             return []
-        lines = []
-        for text in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
-                break  # the end of an interrupted write
-        return [line for line in lines if event is None or line["event"] == event]
+        lines = (line for text in self.path.read_bytes().splitlines() if (line := parsed(text)) is not None)
+        return [line for line in lines if event is None or line.get("event") == event]
+
+
+def _ends_a_line(handle: BinaryIO) -> bool:
+    handle.seek(-1, os.SEEK_END)
+    return handle.read(1) == b"\n"
+
+
+def parsed(text: bytes) -> dict[str, Any] | None:
+    """A line of a journal; None for what is none: a full disk, a crash or a power cut may leave half a line anywhere.
+
+    >>> parsed(b'{"batch": 3, "event": "train"}'), parsed(b'{"batch": 3, "ev')
+    ({'batch': 3, 'event': 'train'}, None)
+    """
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("batch"), int) else None
 
 
 def plain(value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from climb.report.record import NOT_TRAINING, journal_parts
+from climb.runs.journal import parsed
 
 MOST = 20_000  # lines kept; beyond, every second one on training goes, and the curves look the same
 
@@ -42,7 +42,7 @@ class JournalTail:
         return self._lines
 
     def _take(self, data: bytes) -> None:
-        self._lines += [line for text in data.splitlines() if (line := _parsed(text)) is not None]
+        self._lines += [line for text in data.splitlines() if (line := parsed(text)) is not None]
         while len(self._lines) > MOST and self._thin():
             pass
 
@@ -52,11 +52,3 @@ class JournalTail:
         dropped = set(training[1::2])
         self._lines = [line for place, line in enumerate(self._lines) if place not in dropped]
         return bool(dropped)
-
-
-def _parsed(text: bytes) -> dict[str, Any] | None:
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) and isinstance(line.get("batch"), int) else None

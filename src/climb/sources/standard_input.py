@@ -33,7 +33,7 @@ def lines(descriptor: int, stop: Event) -> Iterator[bytes]:
     while rest or not stop.is_set():  # half a line is read to its end: the next reader could not make sense of the rest
         if not select.select([descriptor], [], [], 0.2)[0]:
             continue
-        data = os.read(descriptor, 4096)
+        data = os.read(descriptor, 1 if stop.is_set() else 4096)  # to the end of that line, and no further
         *whole, rest = (rest + data).split(b"\n") if data else [rest, b""]
         if len(rest) > LONGEST:
             raise InputError(f"standard input has a line of more than {LONGEST:,} bytes; give one path a line")
