@@ -51,4 +51,4 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
 @pytest.fixture(scope="session")
 def two(start: Start) -> dict[str, list[Any]]:
     """What two processes found in the cases that take no time; started once, since starting is what takes time."""
-    return start(2, "batch_norm", "twenty_steps", "refusals", "growth")
+    return start(2, "batch_norm", "twenty_steps", "refusals", "growth", "traffic")

@@ -103,6 +103,17 @@ def test_what_cannot_be_shared_is_refused(two: Found) -> None:
         assert "no longer agree" in said["disagree"]
 
 
+def test_a_step_sends_what_the_page_on_scaling_says(two: Found) -> None:
+    for rank in two["traffic"]:
+        agreement = 3 * 8  # once per mini-batch, of which this one has a single step
+        replay = rank["said"].pop("replay")
+        rest = rank["sent"]["bytes"] - agreement - sum(rank["said"].values())
+        assert rest % rank["image"] == pytest.approx(0, abs=1)
+        # Who keeps the images that were drawn is chance; the page tells what is expected.
+        assert abs(rest - replay) <= 2 * rank["image"]
+        assert rank["sent"]["exchanges"] == rank["exchanges"] + 1
+
+
 @pytest.mark.slow
 def test_every_method_takes_the_step_of_one_process(start: Callable[..., Found]) -> None:
     for rank in start(2, "every_method")["every_method"]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from climb.config import LearnerConfig, MemoryConfig
@@ -182,6 +183,47 @@ def refusals(group: Group) -> Any:
     }
 
 
+def traffic(group: Group) -> Any:
+    """What the numbers behind the page on scaling say that a step sends, and what it sends."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    import scale
+
+    engine = make_engine(passes=1)
+    for number in range(3):
+        engine.observe(images(10, number))
+    network = engine.parts.network
+    counted = {"bytes": 0, "exchanges": 0}
+    gather, reduce, exchange = dist.all_gather, dist.all_reduce, dist.all_to_all_single
+
+    def count(received: float) -> None:
+        counted["bytes"] += round(received)
+        counted["exchanges"] += 1
+
+    def counting_gather(out: list[torch.Tensor], own: torch.Tensor) -> None:
+        count((group.size - 1) * own.nbytes)
+        gather(out, own)
+
+    def counting_reduce(tensor: torch.Tensor) -> None:
+        count(2 * (group.size - 1) / group.size * tensor.nbytes)
+        reduce(tensor)
+
+    def counting_exchange(out: torch.Tensor, own: torch.Tensor, received: list[int], sent: list[int]) -> None:
+        count((len(out) - received[group.rank]) * own[:1].nbytes)
+        exchange(out, own, received, sent)
+
+    dist.all_gather, dist.all_reduce, dist.all_to_all_single = counting_gather, counting_reduce, counting_exchange
+    try:
+        engine.observe(images(10, 3))
+    finally:
+        dist.all_gather, dist.all_reduce, dist.all_to_all_single = gather, reduce, exchange
+    return {
+        "sent": counted,
+        "said": scale.traffic(network, group.size, stream=10, replay=8, side=SIDE),
+        "exchanges": scale.exchanges(network, group.size),
+        "image": 3 * SIDE * SIDE,
+    }
+
+
 def growth(group: Group) -> Any:
     """A store whose images all happen to belong to the first process; what comes back, and room made."""
     store = ShardedStore(9, (3, 2, 2), "cpu", group)
@@ -216,6 +258,7 @@ CASES = {
     "every_method": every_method,
     "refusals": refusals,
     "growth": growth,
+    "traffic": traffic,
 }
 
 

@@ -1,0 +1,198 @@
+"""What happens when ranks, centroids and images grow?
+
+    python benchmarks/scale.py                       about five minutes on a core
+    python benchmarks/scale.py --times 1 4 --json    smaller memories only, as JSON
+
+Two tables. The first is measured, on this machine's CPU: what a `CentroidMemory` takes for a mini-batch as its
+capacity and its centroids grow, all sizes in one process, taking turns, medians; and how evenly its images would lie
+on R processes. The second is a model, of what a step takes and sends with R processes. It counts what the code
+sends, to the byte; the rates it divides by are assumptions, each a flag, whose defaults are of an H200 with 400 Gb/s
+to its neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from climb.memory import CentroidMemory
+from climb.nets import Network, build_network
+
+STREAM, REPLAY, PASSES = 10, 128, 3  # of one process; the paper's
+SHARES = (2, 8, 64)
+WORKLOADS = {
+    # "forward": operations of one forward of one view.
+    "resnet18 at 32 px": {"backbone": "resnet18", "side": 32, "forward": 1.1e9},
+    "resnet50 at 224 px": {"backbone": "resnet50", "side": 224, "forward": 8.2e9},
+}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--times", type=int, nargs="+", default=[1, 8, 40, 80], help="sizes, in the paper's")
+    arguments.add_argument("--batches", type=int, default=60, help="mini-batches timed for each size")
+    arguments.add_argument("--embedding-dim", type=int, default=2048)
+    arguments.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 16, 64])
+    arguments.add_argument("--flops", type=float, default=140e12, help="operations a second that a device sustains")
+    arguments.add_argument(
+        "--launch-ms", type=float, default=20.7, help="an eager step's launches, which more ranks keep"
+    )
+    arguments.add_argument("--bandwidth", type=float, default=40e9, help="bytes a second into each process")
+    arguments.add_argument("--latency-us", type=float, default=25.0, help="of one exchange between all")
+    arguments.add_argument("--json", action="store_true")
+    given = arguments.parse_args()
+    torch.manual_seed(0)
+    memories = measure_memories(given)
+    host_ms = memories[0]["ms_per_image"]
+    steps = [
+        model_step(given, name, ranks, grows, host_ms)
+        for name in WORKLOADS
+        for grows in (False, True)
+        for ranks in given.ranks
+    ]
+    if given.json:
+        print(json.dumps({"memories": memories, "steps": steps}, indent=2))
+        return
+    for title, rows in (("measured: one mini-batch in memories of growing size", memories), ("model: one step", steps)):
+        print(f"\n{title}\n")
+        names = list(rows[0])
+        cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+        widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+        for line in cells:
+            print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+# -- measured ------------------------------------------------------------------------------------------------------
+
+
+def measure_memories(given: argparse.Namespace) -> list[dict[str, Any]]:
+    sizes = [
+        {"capacity": 2500 * times, "stm_centroids": 100 * times, "ltm_centroids": 60 * times} for times in given.times
+    ]
+    filled = [_filled(size, given.embedding_dim) for size in sizes]
+    taken: list[dict[str, list[float]]] = [{"insert": [], "sample": [], "refresh": []} for _ in sizes]
+    for _ in range(given.batches):
+        for (memory, clusters), times in zip(filled, taken, strict=True):
+            images, batch = torch.zeros(STREAM, 3, 32, 32, dtype=torch.uint8), _embeddings(clusters, STREAM)
+            fresh = _embeddings(clusters, REPLAY)
+            marks = [time.perf_counter()]
+            memory.insert(images, batch)
+            marks.append(time.perf_counter())
+            replay = memory.sample(REPLAY)
+            marks.append(time.perf_counter())
+            assert replay is not None
+            memory.refresh(replay.ids, fresh)
+            marks.append(time.perf_counter())
+            for name, seconds in zip(times, np.diff(marks), strict=True):
+                times[name].append(1e3 * float(seconds))
+    rows: list[dict[str, Any]] = []
+    for size, (memory, _), times in zip(sizes, filled, taken, strict=True):
+        ms = {name: statistics.median(values) for name, values in times.items()}
+        total = ms["insert"] + PASSES * (ms["sample"] + ms["refresh"])
+        first = rows[0]["ms_per_batch"] if rows else total
+        rows.append(
+            {
+                "N": size["capacity"],
+                "L": size["stm_centroids"],
+                "K": size["ltm_centroids"],
+                "stored": len(memory),
+                **{f"{name}_ms": round(value, 3) for name, value in ms.items()},
+                "ms_per_batch": round(total, 3),
+                "ms_per_image": round(ms["insert"] / STREAM, 4),
+                "ratio": round(total / first, 2),
+                **{f"largest_of_{ranks}": _largest_share(memory, ranks) for ranks in SHARES},
+            }
+        )
+    return rows
+
+
+def _filled(size: dict[str, int], dim: int) -> tuple[CentroidMemory, torch.Tensor]:
+    """A memory that has been full of short-term centroids once, and what its images cluster around."""
+    memory = CentroidMemory(size["capacity"], (3, 32, 32), dim, **{k: v for k, v in size.items() if k != "capacity"})
+    clusters = torch.randn(2 * size["stm_centroids"], dim)
+    images = torch.zeros(100, 3, 32, 32, dtype=torch.uint8)
+    for _ in range(max(30, size["stm_centroids"] * 3 // 200)):
+        memory.insert(images, _embeddings(clusters, 100))
+    return memory, clusters
+
+
+def _embeddings(clusters: torch.Tensor, n: int) -> torch.Tensor:
+    return clusters[torch.randint(0, len(clusters), (n,))] + 0.8 * torch.randn(n, clusters.shape[1])
+
+
+def _largest_share(memory: CentroidMemory, ranks: int) -> float:
+    """Images of the process that keeps most, in even shares, when each keeps those whose number is its own mod R."""
+    ids = np.array([image for tier in (memory.stm, memory.ltm) for held in tier.ids for image in held])
+    return round(float(np.bincount(ids % ranks, minlength=ranks).max() * ranks / len(ids)), 2)
+
+
+# -- modelled ------------------------------------------------------------------------------------------------------
+
+
+def model_step(given: argparse.Namespace, name: str, ranks: int, grows: bool, host_ms: float) -> dict[str, Any]:
+    """One step of CLIMB with ``ranks`` processes; ``grows``: each brings its own rows, else they share those of one."""
+    workload = WORKLOADS[name]
+    network = build_network(workload["backbone"], workload["side"], generator=torch.Generator().manual_seed(0))
+    stream, replay = (STREAM * ranks, REPLAY * ranks) if grows else (STREAM, REPLAY)
+    sent = traffic(network, ranks, stream=stream, replay=replay, side=workload["side"])
+    dim, rows = network.embedding_dim, stream + replay
+    forwards = 3 * 2 * rows + 2 * replay  # a backward is two forwards
+    split = forwards * workload["forward"] / ranks
+    aligner = 2 * dim * network.bottleneck_dim
+    whole = 3 * 2 * (2 * rows) ** 2 * dim + 3 * 2 * (2 * replay) * aligner  # similarities, and the head on all rows
+    compute = max((split + whole) / given.flops, given.launch_ms / 1e3)
+    network_seconds = sum(sent.values()) / given.bandwidth + exchanges(network, ranks) * given.latency_us / 1e6
+    decisions = host_ms / 1e3 * stream / PASSES
+    step = compute + network_seconds + max(0.0, decisions - compute / 2)  # decided beside the backward
+    return {
+        "network": name,
+        "rows": "grow" if grows else "shared",
+        "R": ranks,
+        "images": stream + replay,
+        **{f"{kind}_MB": round(value / 1e6, 2) for kind, value in sent.items()},
+        "compute_ms": round(1e3 * compute, 1),
+        "network_ms": round(1e3 * network_seconds, 1),
+        "decisions_ms": round(1e3 * decisions, 2),
+        "step_ms": round(1e3 * step, 1),
+        "stream_images_per_s": round(stream / PASSES / step),
+    }
+
+
+def traffic(network: Network, ranks: int, *, stream: int, replay: int, side: int) -> dict[str, float]:
+    """Bytes that one process receives in a step, by kind: exactly what `climb.parallel` sends."""
+    others = (ranks - 1) / ranks
+    dim, hidden = network.embedding_dim, network.bottleneck_dim
+    aligner = 2 * dim * hidden + 2 * hidden + dim
+    parameters = sum(parameter.numel() for parameter in network.parameters()) + aligner
+    outputs = 2 * (stream + replay) * (network.feature_dim + dim)
+    channels = [norm.num_features for norm in network.modules() if isinstance(norm, nn.modules.batchnorm._BatchNorm)]
+    gathered = 2 * (ranks - 1) * sum(2 * count + 1 for count in channels)  # forward of student and teacher
+    return {
+        "gradients": 2 * others * 4 * parameters,
+        "embeddings": others * 4 * (outputs + 2 * replay * dim),
+        "replay": others * replay / ranks * 3 * side * side,
+        "statistics": 4 * (gathered + 2 * others * 2 * sum(channels)),
+    }
+
+
+def exchanges(network: Network, ranks: int) -> int:
+    """How often all processes wait for each other in a step."""
+    if ranks == 1:
+        return 0
+    norms = sum(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules())
+    return 3 * norms + 4  # forward, backward and teacher; embeddings, the teacher's, replay, gradients
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+if __name__ == "__main__":
+    main()
