@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow verify format clean
+.PHONY: help demo test test-slow verify docs format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test       install the development tools and pass every check (under ten minutes)"
 	@echo "make test-slow  what needs longer"
 	@echo "make verify     every method on the demo's stream, three seeds (an hour on two cores)"
+	@echo "make docs       the documentation as a site, in build/site"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +41,10 @@ test-slow: $(VENV)/.installed-dev
 
 verify: $(VENV)/.installed
 	$(BIN)/python benchmarks/verify_methods.py
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --strict
+	@echo "open build/site/index.html"
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

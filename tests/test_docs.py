@@ -13,6 +13,7 @@ from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Parts
 from climb.learner import build_engine
 from climb.methods import METHODS
+from climb.verified import verified
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = DOCS / "methods"
@@ -97,16 +98,11 @@ def test_no_page_is_about_nothing() -> None:
     assert {page.stem for page in PAGES.glob("*.md")} == {page_of(name).stem for name in OURS} | {"README"}
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
-
-
-def test_the_guide_has_examples_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(METHODS, "minred-targets", raising=False)
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "your-own-part.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        exec(compile(block, "your-own-part.md", "exec"), {"__name__": "guide"})
-    assert METHODS.pop("minred-targets").paper == "who proposed it"
+@pytest.mark.parametrize("name", OURS)
+def test_a_page_tells_what_was_measured(name: str) -> None:
+    text = page_of(name).read_text(encoding="utf-8")
+    found = [row for row in verified() if row.method == name]
+    assert not found or "Not yet measured" not in text
+    if not name.startswith("climb"):  # CLIMB's own page leads to all its results, the ablations share one
+        assert found or "Not yet measured on real data." in text
+        assert all(f"FA {row.final_accuracy:.2f}" in text for row in found)

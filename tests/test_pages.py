@@ -1,0 +1,199 @@
+"""What the pages show works: examples run, commands parse, messages are the code's, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tyro
+from PIL import Image
+
+from climb.bench.grids import GRIDS
+from climb.cli import verbs
+from climb.datasets import names as datasets
+from climb.export import export, open_model
+from climb.learn import learn
+from climb.methods import METHODS
+from climb.presets import PRESETS
+from climb.recipes import RECIPES
+from climb.verified import verified
+from climb.workshop import OBJECTIVES
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+NAMES: dict[str, Any] = {
+    "recipe": RECIPES, "method": METHODS, "methods": METHODS, "preset": PRESETS, "dataset": datasets(),
+    "objective": OBJECTIVES, "grids": GRIDS, "layout": GRIDS,
+}  # fmt: skip
+
+
+def fenced(language: str) -> Iterator[tuple[str, str]]:
+    """(page, text) of every fenced block of a language."""
+    for page, text in TEXT.items():
+        for found in re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            yield page, found
+
+
+def shown_commands() -> Iterator[tuple[str, str]]:
+    """(page, command) of every `climb ...`: in blocks, without what is said about it, and within sentences."""
+    for page, text in TEXT.items():
+        for line in re.findall(r"^    (.*\bclimb .*)$", text.replace("\\\n", " "), re.MULTILINE):
+            command = re.split(r" {2,}| [|>] | #", re.sub(r"\\\s+", " ", line))[0]
+            if match := re.search(r"^(?:[A-Z_]+=\S+ |torchrun .*-m )*(climb .*)", command):
+                yield page, match[1]
+        prose = re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+        for span in re.findall(r"`(?:[A-Z_]+=[^`]+? )?(climb\s[^`]+)`", prose):
+            yield page, " ".join(span.split())
+
+
+# -- examples ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what examples speak of: images by class, a learner of them and its export."""
+    place = tmp_path_factory.mktemp("work")
+    random = np.random.default_rng(0)
+    for label in ("ant", "bee"):
+        (place / "my-images" / label).mkdir(parents=True)
+        for number in range(12):
+            pixels = random.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(place / "my-images" / label / f"{number}.png")
+    learn(place / "my-images", out=place / "runs" / "mine", size="edge", image_size=16, budget=60, device="cpu")
+    export(open_model(place / "runs" / "mine", device="cpu"))
+    return place
+
+
+@pytest.mark.parametrize(("page", "block"), [pytest.param(*found, id=found[0]) for found in fenced("python")])
+def test_examples_run(page: str, block: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(METHODS)
+    monkeypatch.chdir(workplace)
+    monkeypatch.syspath_prepend(str(workplace / "runs" / "mine" / "export"))
+    try:
+        exec(compile(block, page, "exec"), {"__name__": "page"})
+    finally:
+        for name in set(METHODS) - before:  # what an example registers is its own
+            del METHODS[name]
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """What the command line would call a verb with; the verb itself is not run."""
+
+    def stub(function: Callable[..., None]) -> Callable[..., dict[str, Any]]:
+        names = function.__code__.co_varnames[: function.__code__.co_posonlyargcount]
+
+        @functools.wraps(function)
+        def called(*args: Any, **options: Any) -> dict[str, Any]:
+            return {**dict(zip(names, args, strict=True)), **options}
+
+        return called
+
+    stubs: Any = {name: stub(function) for name, function in verbs().items()}
+    found: dict[str, Any] = tyro.extras.subcommand_cli_from_dict(stubs, prog="climb", args=arguments)
+    return found
+
+
+@pytest.mark.parametrize(("page", "command"), [pytest.param(*c, id=f"{c[0]}: {c[1]}") for c in shown_commands()])
+def test_commands_parse(page: str, command: str) -> None:
+    verb, *arguments = shlex.split(command.replace("[", "").replace("]", ""))[1:]
+    assert verb in verbs()
+    if not arguments or arguments == ["--help"]:  # the name of a verb, in a sentence
+        return
+    given = parsed([verb, *arguments])
+    for option, known in NAMES.items():
+        values = given.get(option)
+        for value in values if isinstance(values, tuple) else [values]:
+            assert value is None or value in known or value.isupper(), f"{value} is no {option}"
+
+
+def test_commands_are_found() -> None:
+    found = {command.split()[1] for _, command in shown_commands()}
+    assert found == set(verbs())
+
+
+def test_a_wrong_option_would_be_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["run", "demo", "--sedd", "3"])
+    assert "--sedd" in capsys.readouterr().err
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def said_by_the_code() -> list[str]:
+    """Every piece of text in the sources, between blanks that are filled in later, longest first."""
+    pieces = set()
+    for file in (ROOT / "src" / "climb").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                pieces.update(re.split(r"%d|%s", node.value))
+    return sorted((piece for piece in pieces if len(piece) >= 10), key=len, reverse=True)
+
+
+@pytest.mark.parametrize(("page", "block"), [pytest.param(*found, id=found[0]) for found in fenced("text")])
+def test_messages_are_those_of_the_code(page: str, block: str) -> None:
+    for line in block.splitlines():
+        left = "" if line.startswith("torch.") else line  # torch's are not ours
+        for piece in said_by_the_code():
+            left = left.replace(piece, "...", 1)
+        for example in left.removeprefix("climb: ").split("..."):  # what fills the blanks: names, numbers, paths
+            assert len(re.findall("[a-z]{3,}", example)) <= 3, f"{page}: the code does not say '{example}'"
+
+
+# -- links, and what the pages say of the repository -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "results").rglob("*.md"))], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_shows_every_room_and_every_verb() -> None:
+    text = TEXT["README.md"]
+    rooms = re.findall(r"([a-z]+)/ ", text[text.index("    src/climb/\n") : text.index("    tests/ mirrors")])
+    assert sorted(rooms) == sorted(path.parent.name for path in (ROOT / "src" / "climb").glob("*/__init__.py"))
+    table = text[text.index("## The verbs") : text.index("Some whole commands")]
+    assert set(re.findall(r"`climb (\w+)", table)) == set(verbs())
+
+
+def test_the_readme_has_the_published_numbers() -> None:
+    text = TEXT["README.md"]
+    rows = re.findall(r"^\| `([a-z-]+)` \| \[`(\w+)`\].*\| (\d+) \| ([\d.]+)[^|]*\| ([\d.]+)", text, re.MULTILINE)
+    published = {
+        (row.method, row.preset, str(row.seeds), f"{row.final_accuracy:.2f}", f"{row.continual_accuracy:.2f}")
+        for row in verified()
+    }
+    assert len(rows) >= 4
+    assert set(rows) <= published
+
+
+def test_pictures_are_small() -> None:
+    assert all(picture.stat().st_size < 300_000 for picture in (ROOT / "docs" / "images").iterdir())
+
+
+def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > len(list((ROOT / "docs").rglob("*.md")))
+    for page in pages:
+        loaded = re.findall(
+            r"<(?:script|link|img)[^>]*?(?:src|href)=\"(https?:[^\"]*)", page.read_text(encoding="utf-8")
+        )
+        assert loaded == [], page.name
