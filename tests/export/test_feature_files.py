@@ -135,3 +135,13 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r'need pyarrow\. Type: pip install "climb-ssl\[data\]"'):
         write_features(tmp_path / "features.parquet", [])
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_odd_names_come_back_as_they_are(tmp_path: Path, suffix: str) -> None:
+    names = ["a\rb.png", "u\u2028v.png", "\x0b.png", "[bold]é.png", "plain.png"]
+    batch = Embedded(paths=names, features=np.eye(5, 3, dtype=np.float32))
+    write_features(tmp_path / f"f{suffix}", [batch])
+    (again,) = read_features(tmp_path / f"f{suffix}")
+    assert again.paths == names
+    assert np.array_equal(again.features, batch.features)

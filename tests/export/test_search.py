@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import re
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +15,9 @@ import torch
 from PIL import Image
 
 from climb import Climb
+from climb.cli import run_command
 from climb.errors import InputError
-from climb.export import embed, images_of, open_model, search, stored_images, write_features
+from climb.export import Found, embed, images_of, open_model, search, stored_images, write_features
 from climb.export.found_page import copy_found, write_page
 from climb.runs import RunFolder
 
@@ -158,3 +163,44 @@ def test_bad_requests(
         write_page(tmp_path / "page.html", pictures / "moved.png", found)
     with pytest.raises(InputError, match="is a file; --out must name a folder"):
         copy_found(tmp_path / "text.png", found)
+
+
+def test_images_inside_a_shard_have_no_file_to_show(
+    learned: tuple[Climb, Path], pictures: Path, tmp_path: Path
+) -> None:
+    with tarfile.open(tmp_path / "s.tar", "w") as shard:
+        shard.add(pictures / "03.png", "03.png")
+        shard.add(pictures / "04.png", "04.png")
+    model = open_model(learned[1], device="cpu")
+    found = search(model, pictures / "03.png", within=tmp_path / "s.tar", top=1)
+    assert (found[0].name, found[0].path) == (f"{tmp_path / 's.tar'}#03.png", None)
+    page = write_page(tmp_path / "found.html", pictures / "03.png", found).read_text(encoding="utf-8")
+    assert page.count("<img") == 1  # the one asked for
+    assert "s.tar#03.png" in page
+    with pytest.raises(InputError, match="no file of its own"):
+        copy_found(tmp_path / "copies", found)
+
+
+def test_deep_greys_and_clear_places_are_shown_as_the_encoder_sees_them(tmp_path: Path) -> None:
+    Image.fromarray(np.full((8, 8), 77 * 256, dtype=np.uint16)).save(tmp_path / "deep.png")
+    Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    found = [Found(name="clear.png", similarity=1.0, path=tmp_path / "clear.png")]
+    page = write_page(tmp_path / "found.html", tmp_path / "deep.png", found).read_text(encoding="utf-8")
+    colours = [
+        Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB").getpixel((4, 4))
+        for data in re.findall(r"base64,([^\"]+)", page)
+    ]
+    assert colours == [(77, 77, 77), (255, 255, 255)]
+
+
+def test_names_with_brackets_are_printed_as_they_are(
+    learned: tuple[Climb, Path], pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pictures / "03.png").rename(pictures / "[bold]cat [red].png")
+    (pictures / "[").mkdir()
+    (pictures / "05.png").rename(pictures / "[" / "red].png")
+    code = run_command(["search", str(learned[1]), str(pictures / "04.png"), "--in", str(pictures), "--top", "40"])
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "[bold]cat [red].png" in said
+    assert "[/red].png" in said

@@ -100,9 +100,9 @@ def test_a_memory_without_centroids_comes_in_large_sheets() -> None:
 
 def test_of_very_many_images_every_group_shows_its_share() -> None:
     groups = [group("long-term", 1, 300), group("long-term", 2, 100), group("short-term", 3, 1)]
-    assert [len(part.images) for part in shown(groups, most=40)] == [29, 9, 1]
-    assert [len(part.images) for part in shown(groups)] == [300, 100, 1]
-    first = shown(groups, most=40)[0]
+    assert [(len(part.images), size) for part, size in shown(groups, most=40)] == [(29, 300), (9, 100), (1, 1)]
+    assert [len(part.images) for part, _ in shown(groups)] == [300, 100, 1]
+    first, _ = shown(groups, most=40)[0]
     assert torch.equal(first.images[1], groups[0].images[first.numbers[1]])
 
 

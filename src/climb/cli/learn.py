@@ -90,7 +90,7 @@ def learn(
         journal_seconds=journal_seconds,
         track=track,
     )
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"learned {learned.new_images:,} images, {learned.images:,} in all, in {learned.seconds:,.0f} s")
     for reason, count in sorted(learned.passed_over.items()):
         console.print(f"passed over: {count:,} {reason}")

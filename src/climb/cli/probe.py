@@ -56,7 +56,7 @@ def probe(
         spread = "" if shots is None else f" ± {found[f'{name}_deviation']:.2f}"
         table.add_row(name, f"{found[f'{name}_accuracy']:.2f}{spread}", meaning)
     table.add_row("none", f"{found['majority_accuracy']:.2f}", "always the commonest class")
-    Console(highlight=False, soft_wrap=True).print(table)
+    Console(highlight=False, markup=False, soft_wrap=True).print(table)
     if out is not None:
         write_json(Path(out), {"model": model, "images": images, **found})
         print(out)

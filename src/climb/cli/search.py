@@ -42,7 +42,7 @@ def search(
     table.add_column("image", overflow="fold")
     for place, one in enumerate(found, start=1):
         table.add_row(str(place), f"{one.similarity:.4f}", one.name)
-    Console(highlight=False, soft_wrap=True).print(table)
+    Console(highlight=False, markup=False, soft_wrap=True).print(table)
     if html is not None:
         print(write_page(html, image, found))
     if out is not None:

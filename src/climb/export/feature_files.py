@@ -68,7 +68,10 @@ def read_features(path: str | Path) -> Iterator[Embedded]:
 
 def _write_npy(target: Path, paths: Path, batches: Iterable[Embedded]) -> int:
     rows, width = 0, 0
-    with open(target, "wb") as body, open(paths, "w", encoding="utf-8", errors="backslashreplace") as names:
+    with (
+        open(target, "wb") as body,
+        open(paths, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as names,
+    ):
         start = 0
         for batch in batches:
             if rows == 0:
@@ -97,7 +100,8 @@ def _write_header(body: BinaryIO, rows: int, width: int) -> int:
 def _read_npy(path: Path) -> Iterator[Embedded]:
     try:
         features = np.load(path, mmap_mode="r", allow_pickle=False)
-        names = paths_beside(path).read_text(encoding="utf-8").splitlines()
+        # A name may hold what Python, too, takes for the end of a line.
+        *names, _ = paths_beside(path).read_bytes().decode().split("\n")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path} and {paths_beside(path).name}: {error}") from error
     if features.ndim != 2 or len(features) != len(names):

@@ -6,14 +6,17 @@ import base64
 import io
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 
-from PIL import Image, ImageOps
+from PIL import Image
 
 from climb.errors import InputError
 from climb.export.search import Found
 from climb.files import write_atomic, write_text
+from climb.sources.decode import picture, read_file
+from climb.sources.item import Unusable
 
 SIDE = 192
 """Longest side of a picture on the page, in pixels."""
@@ -70,13 +73,15 @@ def copy_found(folder: str | Path, found: Sequence[Found]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     copies = []
     for place, one in enumerate(found, start=1):
-        name = Path(one.name).name if one.path is not None else f"{one.name.replace(' ', '-')}.png"
+        name = one.path.name if one.path is not None else f"{one.name.replace(' ', '-')}.png"
         copy = folder / f"{place:03d}-{one.similarity:.3f}-{name}"
         if one.path is not None:
             _copy(one.path, copy)
         else:
-            picture = _picture(one)
-            write_atomic(copy, lambda temporary, picture=picture: picture.save(temporary, "PNG"))  # type: ignore[misc]
+            shown = _picture(one)
+            if shown is None:
+                raise InputError(f"{one.name} is no file of its own and cannot be copied; leave --out away")
+            write_atomic(copy, partial(shown.save, format="PNG"))
         copies.append(copy)
     return copies
 
@@ -87,31 +92,32 @@ def _copy(source: Path, target: Path) -> None:
     write_atomic(target, lambda temporary: shutil.copyfile(source, temporary))
 
 
-def _picture(one: Found) -> Image.Image:
+def _picture(one: Found) -> Image.Image | None:
+    """What there is to show: nothing of an image inside an archive or a video."""
     if one.pixels is not None:
         return Image.fromarray(one.pixels.permute(1, 2, 0).contiguous().numpy())
-    assert one.path is not None
-    return _opened(one.path)
+    return None if one.path is None else _opened(one.path)
 
 
 def _opened(path: Path) -> Image.Image:
     try:
-        with Image.open(path) as image:
-            return ImageOps.exif_transpose(image).convert("RGB")
-    except OSError as error:
+        return picture(read_file(str(path)), SIDE)
+    except Unusable as error:
         raise InputError(
             f"cannot show {path} ({error}): embed the images again, or search from the same folder"
         ) from error
 
 
-def _figure(picture: Image.Image, heading: str, caption: str) -> str:
-    small = max(picture.size) < SIDE
-    picture.thumbnail((SIDE, SIDE))
+def _figure(shown: Image.Image | None, heading: str, caption: str) -> str:
+    image = "" if shown is None else _image(shown, caption)
+    return f"<figure>{image}<figcaption><b>{escape(heading)}</b> {escape(caption)}</figcaption></figure>\n"
+
+
+def _image(shown: Image.Image, caption: str) -> str:
+    small = max(shown.size) < SIDE
+    shown.thumbnail((SIDE, SIDE))
     body = io.BytesIO()
-    picture.save(body, "WEBP", quality=85, lossless=small)
+    shown.save(body, "WEBP", quality=85, lossless=small)
     data = base64.b64encode(body.getvalue()).decode()
     kind = ' class="small"' if small else ""
-    return (
-        f'<figure><img{kind} alt="{escape(caption)}" src="data:image/webp;base64,{data}"/>'
-        f"<figcaption><b>{escape(heading)}</b> {escape(caption)}</figcaption></figure>\n"
-    )
+    return f'<img{kind} alt="{escape(caption)}" src="data:image/webp;base64,{data}"/>'

@@ -30,7 +30,7 @@ class Found:
     similarity: float
     """Cosine between its features and those of the image asked for: 1 for the image itself."""
     path: Path | None = None
-    """Its file; None where it lies in a memory."""
+    """Its file; None where it lies in a memory, an archive or a video."""
     pixels: torch.Tensor | None = None
     """uint8 (3, H, W), of an image that lies in a memory."""
 
@@ -55,7 +55,13 @@ def search(model: OpenModel, image: str | Path, *, within: str | Path = MEMORY, 
         batches = read_features(place)
     else:
         batches = embed(model, images_of(place, model.saved.image_size))
-    return [replace(found, path=Path(found.name)) for found in nearest(query, batches, top)]
+    return [replace(found, path=_own_file(found.name)) for found in nearest(query, batches, top)]
+
+
+def _own_file(name: str) -> Path | None:
+    """The file that an image is; None for one inside an archive or a video, named by it and a place there."""
+    container, inside, _ = name.rpartition("#")
+    return None if inside and Path(container).is_file() and not Path(name).is_file() else Path(name)
 
 
 def nearest(query: np.ndarray[tuple[int], np.dtype[np.float32]], batches: Iterable[Embedded], top: int) -> list[Found]:

@@ -32,7 +32,8 @@ def gallery(memory: Remembered | None) -> str:
         said = "This folder keeps no picture of the memory: it has no checkpoint, and no memory.safetensors."
         return section("remembered", "What is remembered", quiet(said))
     total = len(memory.images)
-    groups = shown(memory.groups)
+    parts = shown(memory.groups)
+    groups = [group for group, _ in parts]
     left = sum(len(group.images) for group in groups)
     said = f"{total:,} of the {memory.seen:,} images that came by."
     if any(group.tier != "stored" for group in groups):
@@ -43,26 +44,28 @@ def gallery(memory: Remembered | None) -> str:
         [group.images for group in groups],
         columns=[COLUMNS if group.tier != "stored" else FLAT_COLUMNS for group in groups],
     )
-    parts = [quiet(said), memory_map(memory)]
+    content = [quiet(said), memory_map(memory)]
     for tier, heading in HEADINGS.items():
         cards = [
-            _card(group, sheet, memory.seen) for group, sheet in zip(groups, sheets, strict=True) if group.tier == tier
+            _card(group, size, sheet, memory.seen)
+            for (group, size), sheet in zip(parts, sheets, strict=True)
+            if group.tier == tier
         ]
         if cards:
             count = f' <span class="quiet">{_centroids(len(cards))}</span>' if tier != "stored" else ""
             kind = "gallery flat" if tier == "stored" else "gallery"
-            parts += [
+            content += [
                 f"<h3>{heading}{count}</h3>",
                 quiet(MEANINGS[tier]),
                 f'<div class="{kind}">{"".join(cards)}</div>',
             ]
-    return section("remembered", "What is remembered", *parts)
+    return section("remembered", "What is remembered", *content)
 
 
-def shown(groups: Sequence[Group], *, most: int = SHOWN) -> list[Group]:
-    """The groups with at most ``most`` images in all; a large one without centroid in several parts."""
+def shown(groups: Sequence[Group], *, most: int = SHOWN) -> list[tuple[Group, int]]:
+    """The groups with at most ``most`` images in all, each with its true size; those without centroid in parts."""
     total = sum(len(group.images) for group in groups)
-    found: list[Group] = []
+    found: list[tuple[Group, int]] = []
     for group in groups:
         count = len(group.images)
         keep = count if total <= most else max(1, count * most // total)
@@ -71,14 +74,14 @@ def shown(groups: Sequence[Group], *, most: int = SHOWN) -> list[Group]:
         for start in range(0, keep, size):
             part = places[start : start + size]
             numbers = [group.numbers[place] for place in part]
-            found.append(replace(group, images=group.images[part], numbers=numbers))
+            whole = len(part) if group.tier == "stored" else count
+            found.append((replace(group, images=group.images[part], numbers=numbers), whole))
     return found
 
 
-def _card(group: Group, sheet: tuple[str, int, int], seen: int) -> str:
+def _card(group: Group, count: int, sheet: tuple[str, int, int], seen: int) -> str:
     address, width, height = sheet
     name = "" if group.centroid is None else f"<b>#{group.centroid:,}</b> "
-    count = len(group.images)
     size = f"{count} image{'' if count == 1 else 's'}"
     about = _ages(group, seen)
     alternative = f"{HEADINGS[group.tier]}, {size}, {about}"

@@ -46,21 +46,25 @@ def read_file(path: str) -> bytes:
 
 
 def decode(data: bytes, image_size: int) -> torch.Tensor:
-    """The image as uint8 (3, image_size, image_size); `Unusable` if it is damaged or gigantic.
+    """The image as uint8 (3, image_size, image_size), see `square`; `Unusable` if it is damaged or gigantic."""
+    return square(picture(data, 2 * image_size), image_size)
 
-    Of an animation the first frame counts. See `square` for the rest.
+
+def picture(data: bytes, at_least: int) -> Image.Image:
+    """The image as RGB, upright; of an animation the first frame. `Unusable` if it is damaged or gigantic.
+
+    A large JPEG is decoded at a fraction of its size, with ``at_least`` so many pixels a side.
     """
     try:
         with Image.open(io.BytesIO(data), formats=_formats()) as image:
             width, height = image.size
             if width * height > MOST_PIXELS:
                 raise Unusable(TOO_LARGE, f"{width} x {height} pixels; at most {MOST_PIXELS:,} are decoded")
-            # A large JPEG is decoded at a fraction of its size, with twice the pixels that are needed.
-            image.draft(None, (2 * image_size, 2 * image_size))  # None keeps the mode
+            image.draft(None, (at_least, at_least))  # None keeps the mode
             image.load()
             with contextlib.suppress(Exception):  # damaged metadata do not spoil the picture
                 ImageOps.exif_transpose(image, in_place=True)
-            return square(image, image_size)
+            return to_rgb(image)
     except Unusable:
         raise
     except UnidentifiedImageError:
