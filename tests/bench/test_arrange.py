@@ -83,6 +83,19 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(InputError, match="not a whole run folder"):
         find_runs([tmp_path])
+    write(tmp_path / "a", run())
+    for name, text, said in (
+        ("result.json", "[]", "its result has no config_hash, dataset"),
+        ("result.json", json.dumps({"config_hash": "0"}), "its result has no dataset, method"),
+        ("config.json", "[]", "not a whole run folder"),
+        ("config.json", json.dumps({"config": {"colour": "red"}}), "not a whole run folder: unknown key of RunConfig"),
+    ):
+        whole = (tmp_path / "a" / name).read_text()
+        (tmp_path / "a" / name).write_text(text)
+        with pytest.raises(InputError, match=said):
+            find_runs([tmp_path / "a"])
+        (tmp_path / "a" / name).write_text(whole)
+    assert len(find_runs([tmp_path / "a"])) == 1
 
 
 def test_a_paper_table_takes_runs_by_method_tasks_and_stream() -> None:
@@ -102,7 +115,13 @@ def test_sensitivity_rows_are_known_by_their_settings_and_the_reference_stands_i
     assert rows([run(memory={**reference, "stm_centroids": 50})], layout) == ["L = 50"]
     assert rows([run(memory={**reference, "ltm_centroids": 80})], layout) == ["K = 80"]
     assert rows([run(memory={**reference, "images_per_centroid": 50, "ltm_centroids": 36})], layout) == ["M = 50"]
+    # Not the paper's rows: K does not follow N or M, or a second thing varies.
+    assert rows([run(capacity=1000, memory={"stm_centroids": 100, "ltm_centroids": 60})], layout) == []
+    assert rows([run(capacity=1000, memory={"stm_centroids": 40, "ltm_centroids": 24})], layout) == []
+    assert rows([run(memory={**reference, "images_per_centroid": 50})], layout) == []
+    assert rows([run(memory={**reference, "novelty_percentile": 0.9})], layout) == []
     update = "table-sensitivity-update"
+    assert rows([run(capacity=1000, memory={"stm_centroids": 100, "ltm_centroids": 24})], update) == []
     assert rows([run()], update) == ["p = 0.95", "tau_ema = 0.999", "alpha_stm = 0.1"]
     assert rows([run(memory={"novelty_percentile": 0.9})], update) == ["p = 0.90"]
     assert rows([run(ema_decay=0.9995)], update) == ["tau_ema = 0.9995"]
@@ -112,6 +131,9 @@ def test_the_first_table_that_holds_all_runs_is_found() -> None:
     assert fitting_layout([run(), run("cla-e", tasks=50)]).name == "table-regular"
     assert fitting_layout([run(), run("climb-fifo")]).name == "table-ablation"
     assert fitting_layout([run(kind="irregular")]).name == "table-irregular"
+    small = run(capacity=1000, memory={"stm_centroids": 100, "ltm_centroids": 24})
+    assert fitting_layout([small]).name == "table-sensitivity-architecture"
+    assert fitting_layout([run(), run(seed=1, ema_decay=0.99)]).name == "table-sensitivity-update"
     with pytest.raises(InputError, match="no table of the paper"):
         fitting_layout([run("lump")])
 

@@ -25,6 +25,7 @@ RESULT = {
 }
 CONFIG = {
     "data": {"options": {}},
+    "stream": {"kind": "regular", "options": {}, "manifest": None},
     "learner": {"image_size": 32, "backbone": "resnet18", "memory": {"capacity": 2500}},
     "evaluation": {"epochs": 100},
 }
@@ -47,6 +48,9 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
         ({"dataset": "cifar10"}, "different datasets: cifar10 32 px, cifar100 32 px"),
         ({"learner__image_size": 64}, "different datasets: cifar100 32 px, cifar100 64 px"),
         ({"data__options": {"classes": 4}}, "different datasets: cifar100 32 px, cifar100 32 px classes=4"),
+        ({"stream__kind": "irregular"}, "different streams in 20 tasks: irregular, regular"),
+        ({"stream__options": {"cap": 9}}, "different streams in 20 tasks: regular, regular cap=9"),
+        ({"stream__manifest": {"tasks": []}}, "different streams in 20 tasks: a saved scenario, regular"),
         ({"preset": "default"}, "different presets: default, paper"),
         ({"evaluated": "teacher"}, "different networks evaluated: student, teacher"),
         ({"evaluation__epochs": 10}, "different probes: linear, 10 epochs, linear, 100 epochs"),
@@ -93,3 +97,7 @@ def test_devices_engines_precisions_and_versions_are_said() -> None:
             "versions of torch differ: 2.11, 2.13",
         ],
     )
+
+
+def test_columns_may_have_streams_of_their_own() -> None:
+    assert differences([run(), run("50 irregular tasks", stream__kind="irregular")]) == ([], [])

@@ -195,3 +195,17 @@ def test_what_is_asked_for() -> None:
 def test_what_is_refused(name: str, asked: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_grid(name, Request(**asked))  # type: ignore[arg-type]
+
+
+def test_odd_numbers_of_tasks() -> None:
+    twice = build_grid("table-pruning", Request(tasks=(50, 20, 50), seeds=(0,)))
+    assert twice.layout.columns == ("50 tasks", "20 tasks")
+    assert len(twice.entries) == 4
+    with pytest.raises(InputError, match="cifar10 has 10 classes, and a task at least one; given 20 tasks"):
+        build_grid("table-pruning", Request(dataset="cifar10"))
+    assert build_grid("table-pruning", Request(dataset="folder", tasks=(300,)))  # nobody knows its classes yet
+
+
+def test_a_bound_that_is_added_to_a_table_stays_a_bound() -> None:
+    layout = build_grid("table-irregular", Request(methods=("iid", "climb", "lump"))).layout
+    assert [(row.label, row.kind) for row in layout.rows] == [("CLIMB", "method"), ("iid", "bound"), ("lump", "method")]

@@ -105,3 +105,20 @@ def test_finished_runs_set_the_clock(tiny_config: Callable[..., RunConfig]) -> N
 def test_a_plan_of_unknown_images_says_so(tmp_path: Path) -> None:
     plan = make_plan([build_grid("table-pruning", Request(dataset="folder"))], tmp_path)
     assert "not known" in plan.describe("cpu")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"final_acc', b"\xff\xfe\x00", b"[]", b"{}"])
+def test_a_damaged_result_costs_the_other_runs_nothing(content: bytes, tmp_path: Path) -> None:
+    grid = build_grid("table-regular", TINY)
+    first, second = make_plan([grid], tmp_path).jobs(CPU)
+    assert run_job(second).status == "done"
+    first.folder.mkdir(parents=True)
+    (first.folder / "config.json").write_text(json.dumps({"config_hash": first.config.config_hash()}))
+    (first.folder / "result.json").write_bytes(content)
+    plan = make_plan([grid], tmp_path)
+    assert [job.label for job in plan.jobs(CPU)] == [first.label]
+    assert "1 done, 1 failed before" in plan.describe("cpu")
+    assert [placed.row for placed in plan.placed(grid)] == ["er-fifo"]
+    outcome = run_job(first)  # nothing is thrown away that a person did not throw away
+    assert outcome.status == "failed"
+    assert "delete the folder to start over" in outcome.error

@@ -7,7 +7,7 @@ from typing import Any
 
 from climb.bench.cell import Layout, Placed, RowSpec, Settings
 from climb.bench.collect import Found
-from climb.bench.layouts import CA, CA_UPTO, FA, FORGETTING, LAYOUTS, PER_IMAGE
+from climb.bench.layouts import CA, CA_UPTO, CHOICES, FA, FORGETTING, LAYOUTS, PER_IMAGE
 from climb.errors import InputError
 
 KINDS = {row.method: row.kind for layout in LAYOUTS.values() for row in layout.rows}
@@ -32,14 +32,16 @@ def place(layout: Layout, runs: Sequence[Found]) -> tuple[list[Placed], list[Fou
 
 
 def fitting_layout(runs: Sequence[Found]) -> Layout:
-    """The first table of the paper that has a place for every one of these runs."""
-    for layout in LAYOUTS.values():
-        if not place(layout, runs)[1]:
-            return layout
-    raise InputError(
-        "no table of the paper has a place for all of these runs; leave some out, or name one by --layout: "
-        + ", ".join(LAYOUTS)
-    )
+    """The first table of the paper that has a place for every one of these runs; where a memory is not CLIMB's own, a
+    table of sensitivity comes first."""
+    fitting = [layout for layout in LAYOUTS.values() if not place(layout, runs)[1]]
+    if not fitting:
+        raise InputError(
+            "no table of the paper has a place for all of these runs; leave some out, or name one by --layout: "
+            + ", ".join(LAYOUTS)
+        )
+    varied = not all(_has(run.config, tuple(CHOICES.values())) for run in runs)
+    return next((layout for layout in fitting if varied and any(row.group for row in layout.rows)), fitting[0])
 
 
 def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:

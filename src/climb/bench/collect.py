@@ -11,6 +11,9 @@ from typing import Any
 from climb.config import RunConfig, from_dict, to_dict
 from climb.errors import InputError
 
+NEEDED = ("config_hash", "dataset", "method", "seed", "tasks")
+"""What a result must say, or it has no place in a table."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
@@ -45,6 +48,10 @@ def _read(folder: Path) -> Found:
     try:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"]
-    except (OSError, ValueError, KeyError) as error:
+        missing = [name for name in NEEDED if name not in result]
+        if missing:
+            raise ValueError(f"its result has no {', '.join(missing)}")
+        config = to_dict(from_dict(RunConfig, config).resolved())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise InputError(f"'{folder}' is not a whole run folder: {error}; leave it out, or run it again") from error
-    return Found(path=folder, result=result, config=to_dict(from_dict(RunConfig, config).resolved()))
+    return Found(path=folder, result=result, config=config)

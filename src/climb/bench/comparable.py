@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-Aspect = Literal["cbp", "capacity", "memory", "dataset", "probe", "evaluated", "preset", "backbone"]
+Aspect = Literal["cbp", "capacity", "memory", "dataset", "stream", "probe", "evaluated", "preset", "backbone"]
 
 CBP_TOLERANCE = 0.005
 """Methods start replaying at slightly different mini-batches: what counts as one budget of backward passes."""
@@ -53,6 +53,11 @@ def differences(
         found = _values(concerned, read)
         if len(found) > 1 and aspect not in allowed:
             reasons.append(f"different {words}: {', '.join(found)}")
+    if "stream" not in allowed:
+        for column in dict.fromkeys(run.column for run in compared):
+            found = _values([run for run in compared if run.column == column], _stream)
+            if len(found) > 1:
+                reasons.append(f"different streams in {column}: {', '.join(found)}")
     if "memory" not in allowed:
         unbounded = _values([run for run in compared if run.result.get("memory_bounded") is False], _method)
         if unbounded:
@@ -107,6 +112,18 @@ def _dataset(run: FinishedRun) -> object:
             *([f"{size} px"] if size else []),
             *(f"{key}={value}" for key, value in sorted((options or {}).items())),
         ]
+    )
+
+
+def _stream(run: FinishedRun) -> object:
+    """In which order images came. Which classes made which task, the seed decides, or a saved scenario."""
+    kind, options = _at(run.config, "stream", "kind"), _at(run.config, "stream", "options")
+    if _at(run.config, "stream", "manifest") is not None:
+        return "a saved scenario"
+    return (
+        None
+        if kind is None
+        else " ".join([kind, *(f"{key}={value}" for key, value in sorted((options or {}).items()))])
     )
 
 

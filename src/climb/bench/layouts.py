@@ -44,25 +44,33 @@ RULES: dict[str, tuple[str, float]] = {
     "alpha_stm": ("learner.memory.stm_rate", 0.1),
 }
 """The memory's rules of update and CLIMB's choice of them."""
-COUPLED = {"N": ("L", "K"), "M": ("K",)}
-"""Sizes that move along when another is varied, so that the memory still fits its bound."""
+CHOICES = {**SIZES, **RULES}
+"""What the tables of sensitivity vary, one at a time; the others are as CLIMB has them."""
 
 
-def _sensitivity(
-    name: str, symbol: str, values: tuple[str, ...], settings: dict[str, tuple[str, float]]
-) -> tuple[RowSpec, ...]:
+def coupled(name: str, value: float) -> dict[str, int]:
+    """The sizes that move along when another is varied, so that the memory still fits its bound (appendix B).
+
+    When N varies, K follows in proportion; when M varies, K keeps the long-term images near 1800.
+
+    >>> coupled("N", 1000), coupled("M", 50), coupled("L", 50)
+    ({'K': 24}, {'K': 36}, {})
+    """
+    capacity, ltm, images = (SIZES[size][1] for size in "NKM")
+    return {"N": {"K": round(ltm * value / capacity)}, "M": {"K": round(ltm * images / value)}}.get(name, {})
+
+
+def _sensitivity(name: str, symbol: str, values: tuple[str, ...]) -> tuple[RowSpec, ...]:
     rows = []
     for value in values:
-        where = {**settings, name: (settings[name][0], float(value))}
-        if float(value) != settings[name][1]:
-            where = {key: pair for key, pair in where.items() if key not in COUPLED.get(name, ())}
+        given = {name: float(value), **coupled(name, float(value))}
         rows.append(
             RowSpec(
                 label=f"{name} = {value}",
                 method="climb",
                 group=name,
                 latex=f"${symbol} = {value}$",
-                where=tuple(where.values()),
+                where=tuple((setting, given.get(key, usual)) for key, (setting, usual) in CHOICES.items()),
             )
         )
     return tuple(rows)
@@ -111,10 +119,10 @@ LAYOUTS: dict[str, Layout] = {
             name="table-sensitivity-architecture",
             title="Sensitivity to the memory's sizes",
             rows=(
-                *_sensitivity("N", "N", ("1000", "1500", "2000", "2500", "3500", "5000"), SIZES),
-                *_sensitivity("L", "L", ("50", "75", "100", "150", "200"), SIZES),
-                *_sensitivity("K", "K", ("20", "35", "50", "60", "80"), SIZES),
-                *_sensitivity("M", "M", ("10", "20", "30", "50"), SIZES),
+                *_sensitivity("N", "N", ("1000", "1500", "2000", "2500", "3500", "5000")),
+                *_sensitivity("L", "L", ("50", "75", "100", "150", "200")),
+                *_sensitivity("K", "K", ("20", "35", "50", "60", "80")),
+                *_sensitivity("M", "M", ("10", "20", "30", "50")),
             ),
             columns=("20 tasks",),
             where=REGULAR + SIMCLR,
@@ -125,9 +133,9 @@ LAYOUTS: dict[str, Layout] = {
             name="table-sensitivity-update",
             title="Sensitivity to the memory's rules of update",
             rows=(
-                *_sensitivity("p", "p", ("0.75", "0.85", "0.90", "0.95", "0.99"), RULES),
-                *_sensitivity("tau_ema", r"\tau_{\text{ema}}", ("0.990", "0.995", "0.999", "0.9995"), RULES),
-                *_sensitivity("alpha_stm", r"\alpha_{\text{stm}}", ("0.01", "0.05", "0.1", "0.3", "0.5"), RULES),
+                *_sensitivity("p", "p", ("0.75", "0.85", "0.90", "0.95", "0.99")),
+                *_sensitivity("tau_ema", r"\tau_{\text{ema}}", ("0.990", "0.995", "0.999", "0.9995")),
+                *_sensitivity("alpha_stm", r"\alpha_{\text{stm}}", ("0.01", "0.05", "0.1", "0.3", "0.5")),
             ),
             columns=("20 tasks",),
             where=REGULAR + SIMCLR,

@@ -13,6 +13,7 @@ from climb.bench.estimate import Clock, say_seconds, work_of
 from climb.bench.executors.job import ERROR_FILE, Job
 from climb.bench.grids import Grid
 from climb.config import Execution, RunConfig, from_dict, to_dict
+from climb.errors import InputError
 from climb.runs import RunFolder
 
 
@@ -82,14 +83,14 @@ class Plan:
         found: dict[str, Found] = {}
         for key in dict.fromkeys(entry.config.config_hash() for entry in grid.entries):
             run = self.runs[key]
-            result = RunFolder(run.folder).result()
+            result = result_of(run.folder)
             if result is not None:
                 found[key] = Found(path=run.folder, result=result, config=to_dict(run.config.resolved()))
         return found
 
     def _finished(self) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
         for run in self.runs.values():
-            result = RunFolder(run.folder).result() if run.status == "done" else None
+            result = result_of(run.folder) if run.status == "done" else None
             if result is not None:
                 yield run.config, result
 
@@ -118,11 +119,19 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = ()) -
 def status_of(folder: Path) -> str:
     """How a run stands: "done", "failed", "begun" or "new"."""
     run = RunFolder(folder)
-    if run.result_path.exists():
+    if result_of(folder) is not None:
         return "done"
-    if (folder / ERROR_FILE).exists():
+    if run.result_path.exists() or (folder / ERROR_FILE).exists():
         return "failed"
     return "begun" if run.config_path.exists() else "new"
+
+
+def result_of(folder: Path) -> dict[str, Any] | None:
+    """What a run found; None where it is not finished, or its result cannot be read: that costs the others nothing."""
+    try:
+        return RunFolder(folder).result()
+    except InputError:
+        return None
 
 
 def finished_runs(folders: Sequence[Path]) -> dict[str, Path]:

@@ -12,11 +12,10 @@ from typing import Any, get_type_hints
 
 from climb.bench.cell import Layout, Metric, RowSpec
 from climb.bench.grids import Entry, Grid
-from climb.bench.plan import Plan
+from climb.bench.plan import Plan, result_of
 from climb.config import LearnerConfig, MemoryConfig, RunConfig
 from climb.errors import InputError, unknown
 from climb.methods import check_config
-from climb.runs import RunFolder
 
 SYMBOLS = {
     "lambda": "alignment_weight",
@@ -130,7 +129,7 @@ def rank(grid: Grid, plan: Plan, over: Mapping[str, Sequence[Any]]) -> list[Rank
     ranking = []
     for setting, row in zip(combinations(over), grid.layout.rows, strict=True):
         folders = [plan.runs[entry.config.config_hash()].folder for entry in grid.entries if entry.row == row.label]
-        results = [result for folder in folders if (result := RunFolder(folder).result()) is not None]
+        results = [result for folder in folders if (result := result_of(folder)) is not None]
         if any(METRIC not in result for result in results):
             raise InputError(
                 "these tasks are too small to hold out validation images (a tenth of each class); "

@@ -29,6 +29,15 @@ class Patching:
     stride: int = 20
     """Pixels between two patches."""
 
+    @classmethod
+    def fitting(cls, side: int) -> Patching:
+        """PCMC's patches; images smaller than CIFAR's (rehearsals) are enlarged twice only, and cut into nine.
+
+        >>> Patching.fitting(32) == Patching(), Patching.fitting(16)
+        (True, Patching(image=32, patch=16, stride=8))
+        """
+        return cls() if side >= 32 else cls(image=2 * side, patch=side, stride=side // 2)
+
     def __post_init__(self) -> None:
         if not (0 < self.patch <= self.image and self.stride > 0):
             raise InputError(f"patching needs 0 < patch <= image and stride > 0; given {self}")

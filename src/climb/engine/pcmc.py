@@ -113,7 +113,7 @@ def build_pcmc(
     methods, in place of PCMC's 512-512-128.
     """
     check_learner(config)
-    patching = patching or Patching()
+    patching = patching or Patching.fitting(config.image_size)
     inner = build_network(config.backbone, STEM, generator=torch_generator(seed, "init"))
     encoder = PatchEncoder(inner.encoder, patching, feature_dim=inner.feature_dim)
     sizes = {

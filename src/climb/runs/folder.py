@@ -64,7 +64,12 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """What a finished run found; None while it is not finished."""
-        return _read(self.result_path) if self.result_path.exists() else None
+        if not self.result_path.exists():
+            return None
+        found = _read(self.result_path)
+        if "config_hash" not in found:
+            raise InputError(f"{self.result_path} is not a whole result; delete the folder to start over")
+        return found
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last complete state."""
@@ -105,8 +110,10 @@ def _read(path: Path) -> dict[str, Any]:
     """A JSON file of a run folder; one of a newer format is refused."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:  # no JSON, or no text at all
         raise InputError(f"cannot read {path}: {error}; delete the folder to start over") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no object; delete the folder to start over")
     if found.get("format_version", 0) > FORMAT_VERSION:
         raise InputError(
             f"{path} has format_version {found['format_version']}; this climb reads up to {FORMAT_VERSION}: "

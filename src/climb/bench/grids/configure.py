@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from climb.bench.estimate import SIZES
 from climb.bench.grids.grid import Request
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
 from climb.datasets import own_image_size
+from climb.errors import InputError
 from climb.methods import choose_method, choose_objective
 from climb.presets import apply_preset, evaluated_network
 
@@ -67,6 +69,9 @@ def configure(
 
 def _full(request: Request, tasks: int) -> RunConfig:
     side = own_image_size(request.dataset)
+    classes = SIZES.get(request.dataset, (tasks,))[0]
+    if tasks > classes:
+        raise InputError(f"{request.dataset} has {classes} classes, and a task at least one; given {tasks} tasks")
     return RunConfig(
         recipe=f"{request.dataset}-{tasks}",
         data=DataConfig(dataset=request.dataset),

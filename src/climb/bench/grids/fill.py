@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from climb.bench.arrange import KINDS
 from climb.bench.cell import Layout, RowSpec
 from climb.bench.grids.configure import configure
 from climb.bench.grids.grid import Entry, Grid, Request
@@ -29,7 +30,7 @@ def fill(request: Request, layout: Layout, *, seeds: int, settings: Settings | N
         settings: what `configure` is given for a row, besides its method.
     """
     rows = chosen_rows(request, layout)
-    tasks = request.tasks or tuple(_tasks_of(label) for label in layout.columns)
+    tasks = tuple(dict.fromkeys(request.tasks)) or tuple(_tasks_of(label) for label in layout.columns)
     entries = [
         Entry(
             row=row.label,
@@ -80,7 +81,7 @@ def chosen_rows(request: Request, layout: Layout) -> tuple[RowSpec, ...]:
     added = [name for name in dict.fromkeys(request.methods) if name not in known]
     return (
         *(row for row in layout.rows if row.method in request.methods),
-        *(RowSpec(label=name, method=name) for name in added),
+        *(RowSpec(label=name, method=name, kind=KINDS.get(name, "method")) for name in added),
     )
 
 

@@ -7,9 +7,7 @@ from typing import Any
 from climb.bench.cell import RowSpec
 from climb.bench.grids.fill import fill
 from climb.bench.grids.grid import Grid, Request
-from climb.bench.layouts import find_layout
-
-REFERENCE_CAPACITY, REFERENCE_LTM, REFERENCE_LTM_IMAGES = 2500, 60, 1800
+from climb.bench.layouts import SIZES, coupled, find_layout
 
 
 def table_regular(request: Request) -> Grid:
@@ -65,22 +63,14 @@ def irregular(row: RowSpec) -> dict[str, Any]:
 def architecture(row: RowSpec) -> dict[str, Any]:
     """Sizes of the memory for a row such as "N = 1000", with the paper's coupling rules.
 
-    When N varies, K follows in proportion; when M varies, K keeps the long-term images near 1800.
-
     >>> architecture(RowSpec(label="N = 1000", method="climb"))["memory"]
     {'capacity': 1000, 'ltm_centroids': 24}
     >>> architecture(RowSpec(label="M = 50", method="climb"))["memory"]
     {'images_per_centroid': 50, 'ltm_centroids': 36}
     """
     name, text = row.label.split(" = ")
-    value = int(text)
-    sizes = {
-        "N": {"capacity": value, "ltm_centroids": round(REFERENCE_LTM * value / REFERENCE_CAPACITY)},
-        "L": {"stm_centroids": value},
-        "K": {"ltm_centroids": value},
-        "M": {"images_per_centroid": value, "ltm_centroids": round(REFERENCE_LTM_IMAGES / value)},
-    }
-    return {"memory": sizes[name]}
+    sizes = {name: int(text), **coupled(name, int(text))}
+    return {"memory": {SIZES[key][0].rpartition(".")[2]: value for key, value in sizes.items()}}
 
 
 def update_rule(row: RowSpec) -> dict[str, Any]:
