@@ -79,3 +79,18 @@ def test_broken_files_are_named(make_run: MakeRun, name: str, text: str, said: s
 def test_files_of_something_else(make_run: MakeRun) -> None:
     with pytest.raises(InputError, match="lack 'config'"):
         read_record(make_run(config={"name": "somebody's package"}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"config": {"config": {"learner": []}, "config_hash": "1"}},
+        {"config": {"config": {"evaluation": [], "learner": {}}, "config_hash": "1"}},
+        {"config": {"config": [1], "config_hash": "1"}},
+        {"journal": [FLOORS, {**row("student", 9, 50.0), "per_task": ["high", None]}], "result": None},
+        {"journal": [{**FLOORS, "student": None}], "result": None},
+    ],
+)
+def test_values_of_another_kind_are_said_to_be_damage(make_run: MakeRun, changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"the files in .* are damaged"):
+        read_record(make_run(**changes))

@@ -141,13 +141,14 @@ def make_record(
         evaluated = _evaluated(config, result, floors)
         evaluations = [line for line in lines if line.get("event") == "evaluation" and line.get("network") == evaluated]
         matrix = [line["per_task"] for line in evaluations] if result is None else result["accuracy_matrix"]
+        _check(config, matrix)
         return Record(
             path=path,
             config=config,
             execution=header.get("execution", {}),
             versions=header.get("versions", {}) if result is None else result["versions"],
-            config_hash=header["config_hash"],
-            command=header.get("command"),
+            config_hash=str(header["config_hash"]),
+            command=None if header.get("command") is None else str(header["command"]),
             result=result,
             evaluated=evaluated,
             tasks=len(matrix[0]) if matrix else config.get("stream", {}).get("tasks", 0),
@@ -155,7 +156,7 @@ def make_record(
             upto=[line["upto"] for line in evaluations] if result is None else result["accuracy_upto"],
             floor=_floor(evaluated, floors) if result is None else result["random_encoder_accuracy"],
             ends=[line["batch"] for line in evaluations],
-            training=[line for line in lines if "batch" in line and line.get("event") not in NOT_TRAINING],
+            training=[line for line in lines if "batch" in line and str(line.get("event")) not in NOT_TRAINING],
             warnings=[(line["batch"], str(line.get("text"))) for line in lines if line.get("event") == "warning"],
         )
     except KeyError as error:
@@ -163,6 +164,20 @@ def make_record(
             f"the files in {path} lack {error}: they are not those of a run of this version; "
             "run it again with climb run, in another folder"
         ) from error
+    except (TypeError, ValueError, AttributeError) as error:  # one such folder must not spoil a page on many
+        raise InputError(
+            f"the files in {path} are damaged ({error}): restore them, or run again in another folder"
+        ) from error
+
+
+def _check(config: Any, matrix: Any) -> None:
+    """Refuse what the pages could not show."""
+    for name in ("learner", "data", "stream", "evaluation"):
+        if not isinstance(config.get(name, {}), dict):
+            raise TypeError(f"'{name}' of the configuration is a {type(config[name]).__name__}")
+    for row in matrix:
+        if len(row) != len(matrix[0]) or not all(map(is_number, row)):
+            raise ValueError("the accuracies are no matrix of numbers")
 
 
 def read_object(path: Path) -> dict[str, Any]:
