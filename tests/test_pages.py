@@ -14,19 +14,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import tyro
 from PIL import Image
 
 from climb.bench.grids import GRIDS
 from climb.cli import verbs
+from climb.config import LearnerConfig, MemoryConfig
 from climb.datasets import names as datasets
 from climb.export import export, open_model
 from climb.learn import learn
-from climb.methods import METHODS
+from climb.learn.sizes import SIZES
+from climb.methods import METHODS, build_parts
 from climb.presets import PRESETS
 from climb.recipes import RECIPES
 from climb.verified import verified
-from climb.workshop import OBJECTIVES
+from climb.workshop import OBJECTIVES, Workshop
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -180,6 +183,22 @@ def test_the_readme_has_the_published_numbers() -> None:
     }
     assert len(rows) >= 4
     assert set(rows) <= published
+
+
+def test_the_page_on_budgets_has_the_right_numbers() -> None:
+    text = TEXT["docs/choosing-a-budget.md"]
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
+    assert [row[0] for row in rows] == ["500", "2500", "10000", "100000"]
+    for images, *megabytes in rows:
+        for side, told in zip((32, 64, 224), megabytes, strict=True):
+            config = LearnerConfig(image_size=side, memory=MemoryConfig(capacity=int(images)))
+            memory = build_parts(Workshop(config=config, seed=0, device=torch.device("meta"))).memory
+            assert memory is not None
+            assert told == f"{memory.nbytes / 1e6:.1f}"
+    for name, size in SIZES.items():
+        cost = 2 * size.passes * (size.stream_batch + size.replay_batch) / size.stream_batch
+        numbers = f"| {size.stream_batch} | {size.replay_batch} | {size.passes} | {cost:.1f} |"
+        assert re.search(rf"--size {name}`? {re.escape(numbers)}", text), name
 
 
 def test_pictures_are_small() -> None:
