@@ -1,13 +1,14 @@
 """What happens when ranks, centroids and images grow?
 
-    python benchmarks/scale.py                       about five minutes on a core
+    python benchmarks/scale.py                       about three minutes on a core
     python benchmarks/scale.py --times 1 4 --json    smaller memories only, as JSON
 
 Two tables. The first is measured, on this machine's CPU: what a `CentroidMemory` takes for a mini-batch as its
-capacity and its centroids grow, all sizes in one process, taking turns, medians; and how evenly its images would lie
-on R processes. The second is a model, of what a step takes and sends with R processes. It counts what the code
-sends, to the byte; the rates it divides by are assumptions, each a flag, whose defaults are of an H200 with 400 Gb/s
-to its neighbours.
+capacity and its centroids grow, all sizes in one process, taking turns, medians; what of that is decisions, which no
+accelerator takes over; and how evenly its images would lie on R processes.
+
+The second is a model, of what a step takes and sends with R processes. It counts what the code sends, to the byte; the
+rates it divides by are assumptions, each a flag, whose defaults are of an H200 with 400 Gb/s to its neighbours.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from climb.nets import Network, build_network
 
 STREAM, REPLAY, PASSES = 10, 128, 3  # of one process; the paper's
 SHARES = (2, 8, 64)
+RESNET18_NORMS = 23  # with those of its projector
+DECISIONS_ALONE = 16  # numbers of an embedding so short that matrix products take no time: what is left is the host's
 WORKLOADS = {
     # "forward": operations of one forward of one view.
     "resnet18 at 32 px": {"backbone": "resnet18", "side": 32, "forward": 1.1e9},
@@ -41,16 +44,16 @@ def main() -> None:
     arguments.add_argument("--embedding-dim", type=int, default=2048)
     arguments.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 16, 64])
     arguments.add_argument("--flops", type=float, default=140e12, help="operations a second that a device sustains")
-    arguments.add_argument(
-        "--launch-ms", type=float, default=20.7, help="an eager step's launches, which more ranks keep"
-    )
+    arguments.add_argument("--launch-ms", type=float, default=20.7, help="launches of an eager step of ResNet-18")
     arguments.add_argument("--bandwidth", type=float, default=40e9, help="bytes a second into each process")
     arguments.add_argument("--latency-us", type=float, default=25.0, help="of one exchange between all")
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     torch.manual_seed(0)
-    memories = measure_memories(given)
-    host_ms = memories[0]["ms_per_image"]
+    memories = measure_memories(given, given.embedding_dim)
+    for memory, decided in zip(memories, measure_memories(given, DECISIONS_ALONE), strict=True):
+        memory["decisions_ms_per_image"] = round(decided["insert_ms"] / STREAM, 4)
+    host_ms = memories[0]["decisions_ms_per_image"]
     steps = [
         model_step(given, name, ranks, grows, host_ms)
         for name in WORKLOADS
@@ -72,11 +75,11 @@ def main() -> None:
 # -- measured ------------------------------------------------------------------------------------------------------
 
 
-def measure_memories(given: argparse.Namespace) -> list[dict[str, Any]]:
+def measure_memories(given: argparse.Namespace, dim: int) -> list[dict[str, Any]]:
     sizes = [
         {"capacity": 2500 * times, "stm_centroids": 100 * times, "ltm_centroids": 60 * times} for times in given.times
     ]
-    filled = [_filled(size, given.embedding_dim) for size in sizes]
+    filled = [_filled(size, dim) for size in sizes]
     taken: list[dict[str, list[float]]] = [{"insert": [], "sample": [], "refresh": []} for _ in sizes]
     for _ in range(given.batches):
         for (memory, clusters), times in zip(filled, taken, strict=True):
@@ -105,7 +108,6 @@ def measure_memories(given: argparse.Namespace) -> list[dict[str, Any]]:
                 "stored": len(memory),
                 **{f"{name}_ms": round(value, 3) for name, value in ms.items()},
                 "ms_per_batch": round(total, 3),
-                "ms_per_image": round(ms["insert"] / STREAM, 4),
                 "ratio": round(total / first, 2),
                 **{f"largest_of_{ranks}": _largest_share(memory, ranks) for ranks in SHARES},
             }
@@ -147,7 +149,8 @@ def model_step(given: argparse.Namespace, name: str, ranks: int, grows: bool, ho
     split = forwards * workload["forward"] / ranks
     aligner = 2 * dim * network.bottleneck_dim
     whole = 3 * 2 * (2 * rows) ** 2 * dim + 3 * 2 * (2 * replay) * aligner  # similarities, and the head on all rows
-    compute = max((split + whole) / given.flops, given.launch_ms / 1e3)
+    launches = given.launch_ms / 1e3 * len(norms_of(network)) / RESNET18_NORMS  # as many, however few rows are left
+    compute = max((split + whole) / given.flops, launches)
     network_seconds = sum(sent.values()) / given.bandwidth + exchanges(network, ranks) * given.latency_us / 1e6
     decisions = host_ms / 1e3 * stream / PASSES
     step = compute + network_seconds + max(0.0, decisions - compute / 2)  # decided beside the backward
@@ -172,7 +175,7 @@ def traffic(network: Network, ranks: int, *, stream: int, replay: int, side: int
     aligner = 2 * dim * hidden + 2 * hidden + dim
     parameters = sum(parameter.numel() for parameter in network.parameters()) + aligner
     outputs = 2 * (stream + replay) * (network.feature_dim + dim)
-    channels = [norm.num_features for norm in network.modules() if isinstance(norm, nn.modules.batchnorm._BatchNorm)]
+    channels = [norm.num_features for norm in norms_of(network)]
     gathered = 2 * (ranks - 1) * sum(2 * count + 1 for count in channels)  # forward of student and teacher
     return {
         "gradients": 2 * others * 4 * parameters,
@@ -186,8 +189,12 @@ def exchanges(network: Network, ranks: int) -> int:
     """How often all processes wait for each other in a step."""
     if ranks == 1:
         return 0
-    norms = sum(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules())
-    return 3 * norms + 4  # forward, backward and teacher; embeddings, the teacher's, replay, gradients
+    return 3 * len(norms_of(network)) + 4  # forward, backward and teacher; embeddings, teacher's, replay, gradients
+
+
+def norms_of(network: Network) -> list[nn.modules.batchnorm._BatchNorm]:
+    """Its batch norms: as many as its convolutions, so they also tell how many kernels a step launches."""
+    return [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
 
 
 def _cell(value: Any) -> str:
