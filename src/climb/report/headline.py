@@ -37,7 +37,7 @@ CARDS = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "for
 LABEL_FREE = (
     ("images", "Images", ",.0f", "Of the stream, learned from so far."),
     ("stored", "Stored", ",.0f", "Images in the memory now."),
-    ("objective", "Loss", ".3f", "Of the objective, in the last mini-batch that was written down."),
+    ("objective", "Loss", ".3f", "Of the objective, in the last line of the journal."),
     ("effective_rank", "Effective rank", ".1f", "Directions that the embeddings use; 1 is a collapse."),
     ("threshold", "Threshold", ".3f", "Cosine distance beyond which an image is novel."),
 )
