@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import resource
 import sys
 import tarfile
 import threading
@@ -147,24 +148,27 @@ def test_odd_and_damaged_images_and_a_bomb(fill: Write, small: Small, tmp_path: 
 
 
 def test_a_full_disk_does_not_stop_it(small: Small, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    out = tmp_path / "out"
+    out, before = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def images() -> Iterator[np.ndarray]:
         for number, picture in enumerate(pictures(400)):
             if number == 40:
-                (out / "checkpoint").write_text("in the way")  # as if nothing could be written
+                resource.setrlimit(resource.RLIMIT_FSIZE, (600, before[1]))  # no file may grow beyond it
             if number == 300:
-                (out / "checkpoint").unlink()
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
             yield picture
 
-    learn(pictures(10), out=out, **small)
-    for file in (out / "checkpoint").iterdir():
-        file.unlink()
-    (out / "checkpoint").rmdir()
-    learned = learn(images(), out=out, **small, checkpoint_seconds=0.05)
+    try:
+        learned = learn(images(), out=out, **small, checkpoint_seconds=0.05, journal_seconds=0.02)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert learned.images == 400
     assert "no checkpoint: cannot write" in caplog.text
+    assert "no journal line" in caplog.text
     assert _images(out) == 400
+    lines = LongJournal(out / "journal.jsonl").read("train")
+    assert lines[-1]["images"] == 400  # what is written after half a line is found
+    assert not list(out.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("method", ["climb", "er-fifo"])

@@ -17,6 +17,7 @@ from sklearn.decomposition import PCA
 from climb.report import write_report
 from climb.report.gallery import gallery, shown
 from climb.report.memory_map import settled
+from climb.report.page import read_memory
 from climb.report.principal import principal_plane
 from climb.report.sheets import contact_sheet, encoded_sheets
 from climb.runs import RunFolder
@@ -194,3 +195,14 @@ def test_a_page_of_2500_images_stays_below_five_megabytes(make_run: MakeRun) -> 
     text = page.read_text()
     assert len(re.findall(r'<figure class="sheet', text)) == 160
     assert "2,500 of the 50,000 images" in text
+
+
+def test_large_images_of_a_checkpoint_are_made_small(make_run: MakeRun) -> None:
+    """A page of thousands of them would take minutes to write, and be too large to send."""
+    folder = make_run(result=None)
+    images = torch.zeros(3, 3, 160, 160, dtype=torch.uint8)
+    memory = {"images": images, "ids": torch.arange(3), "seen": 3}
+    RunFolder(folder).save_checkpoint({"engine": {"memory": memory}})
+    found = read_memory(folder)
+    assert found is not None
+    assert found.images.shape == (3, 3, 48, 48)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,16 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ClimbError, match=f"cannot read {path}"):
         load_tree(path, kind="model")
+
+
+def test_a_full_disk_is_said_to_be_and_leaves_what_was_there(tmp_path: Path) -> None:
+    save_tree(tmp_path / "f", {"a": torch.zeros(10)}, kind="test")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # no file may grow beyond it
+    try:
+        with pytest.raises(ClimbError, match=r"cannot write .*File too large"):
+            save_tree(tmp_path / "f", {"a": torch.zeros(100_000)}, kind="test")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [file.name for file in tmp_path.iterdir()] == ["f"]
+    assert torch.equal(load_tree(tmp_path / "f", kind="test")["a"], torch.zeros(10))

@@ -46,11 +46,15 @@ def write_report(folder: Path, *, others: Sequence[Path] = ()) -> Path:
 
 
 def read_memory(folder: Path) -> Remembered | None:
-    """What the folder keeps of the memory; None also for one that cannot be read, which is no reason for no page."""
+    """What the folder keeps of the memory, images made small: a checkpoint has them as large as the network takes them.
+
+    None also for one that cannot be read, which is no reason for no page.
+    """
     try:
-        return RunFolder(folder).load_memory()
+        found = RunFolder(folder).load_memory()
     except (ClimbError, OSError, KeyError):
         return None
+    return None if found is None else found.smaller()
 
 
 def render(record: Record, *, others: Sequence[Record] = (), memory: Remembered | None = None) -> str:

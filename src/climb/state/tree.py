@@ -27,8 +27,15 @@ def save_tree(path: Path, tree: Any, *, kind: str) -> None:
     tensors: dict[str, torch.Tensor] = {}
     skeleton = _strip(tree, "", tensors)
     header = {"format_version": FORMAT_VERSION, "kind": kind, "tree": skeleton}
-    # One entry only: safetensors writes several in random order, and equal states should give equal files.
-    write_atomic(path, lambda temporary: save_file(tensors, str(temporary), metadata={_HEADER: json.dumps(header)}))
+
+    def fill(temporary: Path) -> None:
+        try:
+            # One entry only: safetensors writes several in random order, and equal states should give equal files.
+            save_file(tensors, str(temporary), metadata={_HEADER: json.dumps(header)})
+        except SafetensorError as error:  # a full disk, in that library's words
+            raise OSError(str(error)) from error
+
+    write_atomic(path, fill)
 
 
 def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu", at: Sequence[str] = ()) -> Any:
