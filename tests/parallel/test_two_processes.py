@@ -115,6 +115,16 @@ def test_a_step_sends_what_the_page_on_scaling_says(two: Found) -> None:
 
 
 @pytest.mark.slow
+def test_three_processes_share_what_three_do_not_divide(start: Callable[..., Found], two: Found) -> None:
+    found = start(3, "twenty_steps")
+    test_twenty_steps_are_those_of_one_process(found)
+    test_the_memory_is_that_of_one_process_image_for_image(found)
+    held = [image for rank in found["twenty_steps"] for image in rank["share"]["ids"]]
+    assert sorted(held) == sorted(image for rank in two["twenty_steps"] for image in rank["share"]["ids"])
+    assert [{image % 3 for image in rank["share"]["ids"]} for rank in found["twenty_steps"]] == [{0}, {1}, {2}]
+
+
+@pytest.mark.slow
 def test_every_method_takes_the_step_of_one_process(start: Callable[..., Found]) -> None:
     for rank in start(2, "every_method")["every_method"]:
         assert len(rank) == 26
