@@ -79,6 +79,11 @@ def test_what_differs_on_purpose_is_allowed() -> None:
     assert differences([run(), run(learner__memory__capacity=500)], allowed=["capacity"]) == ([], [])
 
 
+def test_a_network_that_differs_on_purpose_is_said() -> None:
+    found = differences([run(), run(evaluated="teacher")], allowed=["evaluated"])
+    assert found == ([], ["networks evaluated differ: student, teacher"])
+
+
 def test_bounds_share_the_dataset_but_not_the_budget() -> None:
     bound = run(cbp=7, preset="default")
     assert differences([run()], others=[run(), bound]) == ([], [])

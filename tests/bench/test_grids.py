@@ -209,3 +209,12 @@ def test_odd_numbers_of_tasks() -> None:
 def test_a_bound_that_is_added_to_a_table_stays_a_bound() -> None:
     layout = build_grid("table-irregular", Request(methods=("iid", "climb", "lump"))).layout
     assert [(row.label, row.kind) for row in layout.rows] == [("CLIMB", "method"), ("iid", "bound"), ("lump", "method")]
+
+
+def test_a_preset_that_evaluates_teachers_may_be_compared_with_methods_that_have_none() -> None:
+    assert build_grid("table-regular", Request(preset="paper")).layout.varies == ()
+    assert build_grid("table-regular", Request(preset="default")).layout.varies == ("evaluated",)
+    assert build_grid("table-sensitivity-architecture", Request(preset="default")).layout.varies == (
+        "capacity",
+        "evaluated",
+    )

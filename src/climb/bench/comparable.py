@@ -67,6 +67,7 @@ def differences(
     remarks = [
         f"{words} differ: {', '.join(found)}"
         for words, read in (
+            *([("networks evaluated", _evaluated)] if "evaluated" in allowed else []),
             ("devices", _device),
             ("engines", _engine),
             ("precisions", _precision),

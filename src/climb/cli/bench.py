@@ -71,7 +71,7 @@ def bench(
     from climb.bench.grids import GRIDS, Request, build_grid, describe
     from climb.bench.laboratory import carry_out
     from climb.bench.plan import make_plan, refreshed
-    from climb.bench.publish import publish
+    from climb.bench.publish import publish_each
     from climb.bench.render import terminal_table
     from climb.cli.where import kind_of_device, parallel_runs, queue_options
 
@@ -114,16 +114,20 @@ def bench(
     )
     report = carry_out(made.jobs(execution), carrier)
     made = refreshed(made)
-    for grid in chosen:
-        target = folder / grid.name
-        # A rehearsal's streams are so short that the first mini-batches, without replay, weigh in its budget.
-        filled = publish(grid, made, target, against=against, mix=mix or scale == "tiny")
+    refused = []
+    # A rehearsal's streams are so short that the first mini-batches, without replay, weigh in its budget.
+    for grid, filled in publish_each(chosen, made, folder, against=against, mix=mix or scale == "tiny"):
+        if isinstance(filled, InputError):
+            refused.append(f"{grid.name}: {filled}")
+            continue
         console.print(terminal_table(filled))
-        console.print(f"folder: {target}\n", markup=False)
+        console.print(f"folder: {folder / grid.name}\n", markup=False)
     for label, error in report.failed:
         console.print(f"failed: {label}: {error}", markup=False)
     for label in report.unfinished:
         console.print(f"stopped: {label}", markup=False)
+    if refused:
+        raise InputError("; ".join(refused))
     left = len(report.failed) + len(report.unfinished)
     if left:
         raise ClimbError(f"{left} of {len(made.runs)} runs are not finished; the same command tries them again")

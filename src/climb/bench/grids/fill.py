@@ -9,10 +9,12 @@ from typing import Any
 
 from climb.bench.arrange import KINDS
 from climb.bench.cell import Layout, RowSpec
+from climb.bench.comparable import Aspect
 from climb.bench.grids.configure import configure
 from climb.bench.grids.grid import Entry, Grid, Request
 from climb.errors import InputError
 from climb.methods import find_method
+from climb.presets import NETWORK
 
 IID_TASKS = 20
 """The i.i.d. bound knows no tasks: runs evaluated at this many moments serve every column."""
@@ -46,7 +48,10 @@ def fill(request: Request, layout: Layout, *, seeds: int, settings: Settings | N
         for number in tasks
         for seed in request.chosen_seeds(seeds)
     ]
-    cut = replace(layout, rows=rows, columns=tuple(column(number) for number in tasks))
+    # A preset that evaluates teachers evaluates the student of a method that has none.
+    varies: tuple[Aspect, ...] = ("evaluated",) if NETWORK[request.preset] == "teacher" else ()
+    columns = tuple(column(number) for number in tasks)
+    cut = replace(layout, rows=rows, columns=columns, varies=(*layout.varies, *varies))
     return Grid(layout=cut, entries=tuple(entries))
 
 

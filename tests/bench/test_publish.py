@@ -1,0 +1,27 @@
+"""What a grid leaves for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from climb.bench.cell import Table
+from climb.bench.executors import run_job
+from climb.bench.grids import Request, build_grid
+from climb.bench.plan import make_plan, refreshed
+from climb.bench.publish import publish_each
+from climb.config import Execution
+from climb.errors import InputError
+
+
+def test_a_grid_that_cannot_be_compared_keeps_no_other_from_its_table(tmp_path: Path) -> None:
+    """At this size the first mini-batches, without replay, make MinRed's budget another than CLIMB's."""
+    unequal = build_grid("table-simsiam", Request(scale="tiny", methods=("minred", "climb"), seeds=(0,), tasks=(20,)))
+    equal = build_grid("table-pruning", Request(scale="tiny", seeds=(0,), tasks=(20,)))
+    plan = make_plan([unequal, equal], tmp_path)
+    assert [run_job(job).status for job in plan.jobs(Execution(device="cpu"))] == ["done"] * 4
+    (_, reason), (_, table) = publish_each([unequal, equal], refreshed(plan), tmp_path)
+    assert isinstance(reason, InputError)
+    assert "different budgets of backward passes" in str(reason)
+    assert not (tmp_path / "table-simsiam").exists()
+    assert isinstance(table, Table)
+    assert len(list((tmp_path / "table-pruning").glob("table.*"))) == 4
