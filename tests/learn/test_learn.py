@@ -282,6 +282,9 @@ def test_wandb_gets_the_numbers_of_the_journal(small: Small, tmp_path: Path, mon
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     learn(pictures(60), out=tmp_path / "out", **small, track="wandb", journal_seconds=0.0)
+    learn(pictures(20), out=tmp_path / "other" / "out", **small, track="wandb")
+    names = [path.name for path in tmp_path.rglob("run-*.wandb")]
+    assert len(set(names)) == 2  # one name, one configuration, two learners
     (run,) = (tmp_path / "out" / "wandb").glob("offline-run-*/run-*.wandb")
     deadline = time.monotonic() + 20  # it is written by another process, which may take its time
     while b"novelty_rate" not in run.read_bytes() and time.monotonic() < deadline:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from climb.learn import MEASURES
 from climb.runs import Journal
 from climb.serve import found
 from climb.serve.app import make_app
@@ -182,5 +183,7 @@ def test_metrics_are_what_the_journal_says(client: TestClient, runs: Path, unfin
     assert f'climb_final_accuracy{{run="climb-0",network="student"}} {result["final_accuracy"]:.10g}' in lines
     names = [line.split("{")[0] for line in lines if not line.startswith("#")]
     assert sorted(names) == names  # all of a metric together, after its type
-    pattern = r'(# TYPE [a-z_]+ gauge|[a-z_]+\{([a-z_]+="[^"]*",?)+\} -?[0-9.e+-]+)'
+    place = lines.index("# TYPE climb_objective gauge")
+    assert lines[place - 1] == f"# HELP climb_objective {MEASURES['objective']}"
+    pattern = r'(# HELP [a-z_]+ .+|# TYPE [a-z_]+ gauge|[a-z_]+\{([a-z_]+="[^"]*",?)+\} -?[0-9.e+-]+)'
     assert [line for line in lines if not re.fullmatch(pattern, line)] == []

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from climb.config import RunConfig, to_dict
 from climb.errors import InputError, unknown
+from climb.sources.identity import digest
 
 TrackerName = Literal["tensorboard", "wandb"]
 
@@ -48,12 +49,13 @@ class Wandb:
     def __init__(self, folder: Path, config: RunConfig, images: int) -> None:
         import wandb
 
-        name = folder.resolve().name
+        place = folder.resolve()
         self._run = wandb.init(
             project="climb",
             dir=str(folder),
-            id=f"{name}-{config.config_hash()}",
-            name=name,
+            # By its whole path: the same settings in two folders of one name are two learners.
+            id=f"{digest(str(place)):016x}-{config.config_hash()}",
+            name=place.name,
             resume="allow",
             config=to_dict(config),
         )

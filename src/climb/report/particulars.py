@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,19 @@ def versions(record: Record) -> str:
 
 def files(record: Record) -> str:
     """What lies beside the page, with links that work while it stays there."""
-    found = sorted(path for path in record.path.rglob("*") if path.is_file() and _listed(path.relative_to(record.path)))
     lines = []
-    for path in found:
+    for path in sorted(record.path.rglob("*")):
+        if not _listed(path.relative_to(record.path)):
+            continue
+        try:
+            status = path.stat()
+        except OSError:  # gone meanwhile, as a journal is that is being continued in another file
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            continue
         name = path.relative_to(record.path).as_posix()
         said = f", {FILES[name]}" if name in FILES else ""
-        size = readable_bytes(path.stat().st_size)
+        size = readable_bytes(status.st_size)
         lines.append(f'<li><a href="{escape(quote("./" + name))}">{escape(name)}</a> ({size}){escape(said)}</li>')
     return section("files", "Files", "<ul>", *lines, "</ul>")
 

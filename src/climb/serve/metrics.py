@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from climb.errors import InputError
+from climb.learn import MEASURES
 from climb.report.lived import NOT_VALUES
 from climb.report.record import Record, is_number
 from climb.serve.watched import WatchedRun
@@ -28,8 +29,11 @@ def metrics(runs: Iterable[WatchedRun]) -> str:
         for name, more, value in _values(run, record):
             labels = ",".join(f'{key}="{escaped(text)}"' for key, text in {"run": run.title, **more}.items())
             samples.setdefault(name, []).append((labels, value))
+    meanings = {metric_name(key): meaning for key, meaning in MEASURES.items()}
     lines = []
     for name, found in sorted(samples.items()):
+        if name in meanings:
+            lines.append(f"# HELP {name} {meanings[name]}")
         lines.append(f"# TYPE {name} gauge")
         lines += [f"{name}{{{labels}}} {value:.10g}" for labels, value in found]
     return "\n".join([*lines, ""])
