@@ -134,7 +134,7 @@ def every_method(group: Group) -> Any:
             one = make_engine(method, preset, **settings)
         worst, different = 0.0, []
         # Fewer images than processes, where there is replay beside them: batch norm of one image alone is but noise.
-        for number, n in enumerate((10, 10, 10 if method in ("finetune", "cla-b", "lump") else 1)):
+        for number, n in enumerate((10, 10 if method in ("finetune", "cla-b", "lump") else 1)):
             shared = make_engine(method, preset, **settings)
             shared.load_state_dict(one.state_dict())
             batch = images(18 if method == "iid" else n, number)

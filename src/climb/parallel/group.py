@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ from climb.errors import ClimbError, InputError
 # The others wait in a collective while the first process evaluates, however long that takes. torchrun ends them all
 # when one of them dies, so a short limit would only end runs that are well.
 PATIENCE = timedelta(days=7)
+Done = TypeVar("Done")
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -67,6 +68,15 @@ class Group:
         box = [value]
         dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
         return box[0]
+
+    def first_then_others(self, work: Callable[[], Done]) -> Done:
+        """Each process's own outcome of ``work``, which the others begin when the first has done it."""
+        if not self.first:
+            self.table(0)
+        done = work()
+        if self.first:
+            self.table(0)
+        return done
 
     def table(self, *numbers: int) -> list[list[int]]:
         """A few whole numbers of each process, one row a process; by way of the hosts, no device waits."""

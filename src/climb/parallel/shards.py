@@ -88,6 +88,8 @@ class ShardedStore:
     def get(self, slots: Sequence[int]) -> torch.Tensor:
         """The images in ``slots``, copied, in every process; all must ask for the same."""
         wanted = np.asarray(slots, dtype=np.int64)
+        if len(wanted) == 0:
+            return self._kept[:0].clone()
         return self._exchanged(wanted) if _own_share_only else self._gathered(wanted)
 
     def _exchanged(self, wanted: np.ndarray) -> torch.Tensor:
@@ -109,7 +111,7 @@ class ShardedStore:
         owners = self._owner[wanted]
         counts = np.bincount(owners, minlength=self._group.size)
         mine = self._kept.index_select(0, self._index(self._place[wanted[owners == self._group.rank]]))
-        most = int(counts.max()) if len(wanted) else 0
+        most = int(counts.max())
         padded = mine.new_zeros((most, *mine.shape[1:]))
         padded[: len(mine)] = mine
         # Within what a process sent, rows are in the order asked for.

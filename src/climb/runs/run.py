@@ -49,12 +49,14 @@ class Run:
         self.device = device
         self.group = current()
         own = own_image_size(config.data.dataset)
-        data = load(
-            config.data.dataset,
-            root=execution.data_root,
-            image_size=None if config.data.image_size == own else config.data.image_size,
-            seed=config.seed,
-            **config.data.options,
+        data = self.group.first_then_others(  # who find what it has downloaded and decoded
+            lambda: load(
+                config.data.dataset,
+                root=execution.data_root,
+                image_size=None if config.data.image_size == own else config.data.image_size,
+                seed=config.seed,
+                **config.data.options,
+            )
         )
         if data.image_size != config.learner.image_size:
             raise InputError(
