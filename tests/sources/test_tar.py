@@ -6,15 +6,18 @@ import io
 import os
 import tarfile
 import time
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from climb.errors import InputError
-from climb.sources import Item, PassedOver, open_source, watch
-from climb.sources.tar import ABANDONED_SECONDS
+from climb.sources import Item, PassedOver, at_hand, open_source, watch
+from climb.sources.item import Unusable
+from climb.sources.tar import ABANDONED_SECONDS, read_shards
 
 
 def write_shard(path: Path, pictures: dict[str, bytes], mode: str = "w") -> Path:
@@ -107,3 +110,15 @@ def test_a_watched_shard_that_was_given_up_is_read_as_it_is(tmp_path: Path, monk
     found = [next(arrivals) for _ in range(3)]
     arrivals.close()
     assert [type(arrival) for arrival in found] == [Item, Item, PassedOver]
+
+
+def test_large_images_are_not_kept_as_bytes_while_they_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_hand, "LARGE", 500)
+    content = {"large.png": picture(0), "small.png": picture(1)[:400], "bad.png": b"no image" * 200}
+    path = write_shard(tmp_path / "a.tar", content)
+    found = list(read_shards(str(path), image_size=8, watch=False)(lambda identity: True, Event()))
+    held = [pending.load.args[0] if isinstance(pending.load, partial) else None for pending in found]
+    assert held == [None, content["small.png"], None]
+    assert found[0].load().shape == (3, 8, 8)
+    with pytest.raises(Unusable, match="no decoder knows"):
+        found[2].load()

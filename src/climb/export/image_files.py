@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
-from climb.datasets.decode import EXTENSIONS
 from climb.errors import InputError
 from climb.sources import open_source
 from climb.sources.folder import load_file
 from climb.sources.item import Unusable
+from climb.sources.open import STANDARD_INPUT
 
 WORKERS = min(8, os.cpu_count() or 1)
 """Threads that decode."""
@@ -33,13 +33,8 @@ def images_of(images: str | Path | Iterable[Path], image_size: int) -> Iterator[
 
     Those that cannot be decoded are logged and passed over. What cannot be used at all is refused at once.
     """
-    if isinstance(images, str | Path):
-        text = os.path.expanduser(images)  # not by Path, which would make one slash of an address's two
-        given: str | Iterable[Path] = [Path(text)] if _is_one_image(Path(text)) else text
-    else:
-        given = images
-    source = open_source(given, image_size=image_size, workers=WORKERS)
-    if source.endless and given != "-":
+    source = open_source(images, image_size=image_size, workers=WORKERS)
+    if source.endless and source.name != STANDARD_INPUT:
         raise InputError(f"{images} never ends; give images that do: a folder, tar shards, a video")
     return (Picture(path=item.where, pixels=item.image) for item in source)
 
@@ -58,7 +53,3 @@ def decode_one(path: str | Path, image_size: int) -> torch.Tensor:
         return load_file(str(file), image_size)
     except Unusable as error:
         raise InputError(f"{file} cannot be read as an image: {error.reason} ({error.detail})") from error
-
-
-def _is_one_image(path: Path) -> bool:
-    return path.suffix.lower() in EXTENSIONS and path.is_file()

@@ -7,12 +7,11 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-import torch
-
 from climb.errors import ClimbError, InputError
-from climb.sources.decode import decode, read_file
+from climb.sources.at_hand import pending_bytes
+from climb.sources.folder import load_file
 from climb.sources.identity import digest
-from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable
+from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
 
 PREFIX = "hf:"
 
@@ -37,8 +36,7 @@ def read_hugging_face(text: str, *, image_size: int) -> Read:
             if stop.is_set():
                 return
             if number == first or claim(identity(number)):
-                load = partial(_load, row[column], image_size)
-                yield Pending(identity=identity(number), where=f"{PREFIX}{name}@{split}#{number}", load=load)
+                yield _pending(row[column], image_size, f"{PREFIX}{name}@{split}#{number}", identity(number))
 
     return read
 
@@ -67,7 +65,9 @@ def _open(name: str, split: str) -> tuple[Any, str]:
     return found.cast_column(columns[0], datasets.Image(decode=False)), columns[0]
 
 
-def _load(value: dict[str, Any], image_size: int) -> torch.Tensor:
+def _pending(value: dict[str, Any] | None, image_size: int, where: str, identity: int) -> Pending:
     if value is None:
-        raise Unusable(UNREADABLE, "the row has no image")
-    return decode(value["bytes"] if value.get("bytes") else read_file(value["path"]), image_size)
+        return refuse(where, identity, Unusable(UNREADABLE, "the row has no image"))
+    if value.get("bytes"):
+        return pending_bytes(value["bytes"], image_size, where=where, identity=identity)
+    return Pending(identity=identity, where=where, load=partial(load_file, value["path"], image_size))

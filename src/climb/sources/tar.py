@@ -11,7 +11,8 @@ from functools import partial
 from threading import Event
 from typing import IO
 
-from climb.sources.decode import MOST_BYTES, SUFFIXES, decode
+from climb.sources.at_hand import pending_bytes
+from climb.sources.decode import MOST_BYTES, SUFFIXES
 from climb.sources.identity import file_identity
 from climb.sources.item import CORRUPT, TOO_LARGE, UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.watch import Found, watched
@@ -82,7 +83,7 @@ def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim)
                     continue
                 content = shard.extractfile(member)
                 data = b"" if content is None else content.read()
-                yield Pending(identity=identity, where=where, load=partial(decode, data, image_size))
+                yield pending_bytes(data, image_size, where=where, identity=identity)
             _check_end(shard)
     except (tarfile.TarError, EOFError, ValueError) as error:
         # What comes after the damage is lost; the shard's own identity is not claimed, a repaired one is another.
