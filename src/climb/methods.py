@@ -234,7 +234,7 @@ def minred(w: Workshop) -> Parts:
     return Parts(network=w.network, memory=w.minred(), batch=MemoryOnly(), objective=w.objective(), alignment=None)
 
 
-@method("osiris-r", paper="Zhang et al., 2024", lr=0.1)
+@method("osiris-r", paper="Zhang et al., 2024", lr=0.03)
 def osiris_r(w: Workshop) -> Parts:
     """A uniform sample; one head learns the present, a second one holds past and present apart."""
     return Parts(network=w.network, memory=w.reservoir(), batch=StreamAndReplay(), objective=w.osiris(), alignment=None)

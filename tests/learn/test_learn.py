@@ -193,7 +193,7 @@ def test_only_one_process_learns_in_a_folder(small: Small, tmp_path: Path) -> No
             yield picture
 
     assert learn(images(), out=tmp_path / "out", **small).images == 20
-    assert f"another process (number {os.getpid()}) is learning in" in str(refused[0])
+    assert f"another process (number {os.getpid()}) is at work in" in str(refused[0])
     assert learn(pictures(3), out=tmp_path / "out", **small).new_images == 3  # the lock is gone
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -234,3 +235,19 @@ def test_a_run_outside_the_main_thread_leaves_signals_alone(make_config: Make, t
     worker.start()
     worker.join()
     assert found[0]["gradient_steps"] == 42
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    """The second is refused while the first is at work, and told what to do."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "climb", "run", "--device", "cpu", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        try:
+            while not (out / ".lock").exists() or not (out / ".lock").read_text():
+                assert first.poll() is None
+                time.sleep(0.05)
+            second = subprocess.run(command, capture_output=True, text=True, check=False)
+        finally:
+            first.kill()
+    assert second.returncode == 2
+    assert f"another process (number {first.pid}) is at work in {out}" in second.stderr

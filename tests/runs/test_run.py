@@ -61,6 +61,7 @@ def without_time(result: dict[str, Any]) -> dict[str, Any]:
 def test_the_files_of_a_finished_run(done: Path, make_config: Make) -> None:
     names = {path.name for path in done.iterdir()}
     assert names == {
+        ".lock",
         "config.json", "journal.jsonl", "result.json", "scenario.json",
         "model.safetensors", "memory.safetensors", "accuracy.png", "memory.png",
     }  # fmt: skip

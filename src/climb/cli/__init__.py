@@ -76,6 +76,9 @@ def run_command(argv: Sequence[str]) -> int:
     except InputError as error:
         print(f"climb: {error}", file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:  # `climb methods | head`: whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes the pipe
+        return DONE
     except (ClimbError, OSError) as error:  # a full disk, a folder without permission
         print(f"climb: {error}", file=sys.stderr)
         return FAILED

@@ -12,12 +12,12 @@ from typing import Any
 from climb.config import Execution, check_choices
 from climb.engine import resolve_device
 from climb.errors import InputError
-from climb.learn.lock import exclusive
 from climb.learn.loop import Learning
 from climb.learn.settings import settle
 from climb.learn.sizes import SizeName
 from climb.learn.track import TrackerName, check_tracker, open_tracker
 from climb.runs import RunFolder
+from climb.runs.lock import exclusive
 from climb.runs.versions import versions
 from climb.sources import open_source
 

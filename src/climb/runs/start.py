@@ -15,6 +15,7 @@ from climb.engine import resolve_device
 from climb.methods import check_config
 from climb.parallel import joined, own_device
 from climb.runs.folder import RunFolder
+from climb.runs.lock import exclusive
 from climb.runs.run import Run
 from climb.runs.versions import versions
 
@@ -39,9 +40,11 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[st
             if finished is not None:
                 return finished
             run = Run(config, execution, folder, device)
-            if group.first:  # not before: a run that cannot start leaves no folder
-                folder.claim(config, execution, versions(device))
-            return run.execute()
+            if not group.first:
+                return run.execute()
+            folder.claim(config, execution, versions(device))  # not before: a run that cannot start leaves no folder
+            with exclusive(folder.path / ".lock"):
+                return folder.result() or run.execute()  # another process may have finished it meanwhile
 
 
 def _looked_at(folder: RunFolder, config: RunConfig) -> dict[str, Any] | None:
