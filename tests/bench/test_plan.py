@@ -83,7 +83,7 @@ def test_work_of_the_paper() -> None:
     work = work_of(get_recipe("cifar100-20", preset="paper"), "cuda")
     assert work is not None
     assert (work.stream_images, work.backward_passes) == (45_000, 3_726_000)
-    assert 400 < work.seconds < 700  # 507 s were measured
+    assert 90 < work.seconds < 150  # 121 s were measured, of the preset that costs a little less
     assert work_of(replace(RunConfig(), data=replace(RunConfig().data, dataset="folder")), "cpu") is None
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, EngineKind
 from climb.engine.captured import EAGER_CALLS
+from climb.engine.compiled import compiled
 from climb.learner import build_engine
 
 
@@ -34,3 +37,23 @@ def test_compiled_steps_agree_with_eager_ones(tmp_path: object, monkeypatch: pyt
         assert other.report == one.report
     assert eager.budget.steps - 3 * 2 > EAGER_CALLS  # replay starts with the third mini-batch
     assert compiled.budget == eager.budget
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+def test_many_learners_in_one_process_stay_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of a grid trains one method after another, and all share the methods of one class."""
+    from torch._dynamo.utils import counters
+
+    class Learner:
+        def __init__(self, width: int) -> None:
+            self.width = width
+
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.width
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    before = counters["stats"]["unique_graphs"]
+    for width in range(2, 22):
+        step = compiled(Learner(width).step)
+        assert torch.equal(step(torch.ones(width)), torch.full((width,), float(width)))
+    assert counters["stats"]["unique_graphs"] - before == 20

@@ -13,6 +13,9 @@ from climb.cache import cache_dir
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+VERSIONS = 200
+"""Of one function, by shapes and by what it belongs to: a process may train many methods one after another."""
+
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """``function`` through torch.compile, at its first call; its gradients too.
@@ -20,4 +23,11 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     What it cannot trace it runs as it is: a third party's part may do anything. Kernels are kept in the cache folder.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_dir() / "compiled"))
-    return torch.compile(function, dynamic=False)
+    quick = torch.compile(function, dynamic=False)
+
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        # torch counts versions over all objects that share a method, and gives up on it, silently, at eight.
+        with torch._dynamo.config.patch(recompile_limit=VERSIONS):
+            return quick(*args, **kwargs)
+
+    return call

@@ -15,7 +15,7 @@ from climb.config import Execution, RunConfig
 from climb.engine import resolve_device
 from climb.errors import ClimbError
 from climb.files import write_text
-from climb.runs import RunFolder, execute
+from climb.runs import execute
 
 ERROR_FILE = "error.txt"
 
@@ -60,11 +60,6 @@ def run_job(job: Job) -> Outcome:
         write_text(error_path, whole.rstrip() + "\n")
         return Outcome(status="failed", error=one_line(error))
     return Outcome(status="done")
-
-
-def finished(job: Job) -> bool:
-    """Whether the run has its result."""
-    return RunFolder(job.folder).result() is not None
 
 
 def one_line(error: BaseException) -> str:
