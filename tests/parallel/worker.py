@@ -16,16 +16,34 @@ import torch.distributed as dist
 from torch import nn
 
 from climb.config import LearnerConfig, MemoryConfig
-from climb.engine import Engine
+from climb.engine import Engine, Parts, StreamAndReplay, TrainingBatch
 from climb.errors import ClimbError, InputError
 from climb.learner import build_engine
-from climb.methods import METHODS, choose_method
+from climb.methods import METHODS, choose_method, method, with_replay
 from climb.parallel import Group, alone, chunk, collect, joined, own_share_only, share_statistics
 from climb.parallel.shards import ShardedStore
 from climb.presets import apply_preset
+from climb.workshop import Workshop
 
 MEMORY = MemoryConfig(capacity=60, stm_centroids=12, ltm_centroids=4, images_per_centroid=6, window=100)
 SIDE = 16
+
+
+class Reversed(StreamAndReplay):
+    """As someone else may write it: looks at the images that were drawn, and puts them in another order."""
+
+    def __call__(self, stream: torch.Tensor, memory: Any, config: LearnerConfig, pass_number: int) -> TrainingBatch:
+        batch = super().__call__(stream, memory, config, pass_number)
+        rows = torch.cat([torch.arange(len(stream)), batch.is_replay.nonzero().flatten().flip(0)])
+        bright = batch.images[batch.is_replay].float().mean((1, 2, 3)) > 0
+        assert bright.all(), "every process has every image"
+        return replace(batch, images=batch.images[rows], ids=batch.ids.flip(0))
+
+
+@method("reversed", paper="a test", lr=0.1)
+def reversed_method(workshop: Workshop) -> Parts:
+    """A method with a batch rule that is not ours."""
+    return replace(with_replay(workshop, workshop.centroid(), workshop.ema_teacher()), batch=Reversed())
 
 
 def images(n: int, seed: int) -> torch.Tensor:
@@ -128,16 +146,16 @@ def every_method(group: Group) -> Any:
     cases += [("climb", "default", {"refresh_mode": "updated", "embed_mode": "eval"})]
     cases += [("climb", "default", {"objective": name}) for name in ("simsiam", "byol", "barlow-twins", "vicreg")]
     found = {}
-    for method, preset, changes in cases:
+    for chosen, preset, changes in cases:
         settings = {"passes": 1, "lr": 0.001, **changes}
         with alone():
-            one = make_engine(method, preset, **settings)
+            one = make_engine(chosen, preset, **settings)
         worst, different = 0.0, []
         # Fewer images than processes, where there is replay beside them: batch norm of one image alone is but noise.
-        for number, n in enumerate((10, 10 if method in ("finetune", "cla-b", "lump") else 1)):
-            shared = make_engine(method, preset, **settings)
+        for number, n in enumerate((10, 10 if chosen in ("finetune", "cla-b", "lump") else 1)):
+            shared = make_engine(chosen, preset, **settings)
             shared.load_state_dict(one.state_dict())
-            batch = images(18 if method == "iid" else n, number)
+            batch = images(18 if chosen == "iid" else n, number)
             with alone():
                 alone_saw = one.observe(batch)
             together_saw = shared.observe(batch)
@@ -151,7 +169,7 @@ def every_method(group: Group) -> Any:
                     close = (value.nan_to_num() - after[name].nan_to_num()).abs() / (value.nan_to_num().abs().max() + 1)
                     worst = max(worst, float(close.max()))
             worst = max(worst, abs(float(alone_saw.objective) - float(together_saw.objective)))
-        found[f"{method} {preset} {changes}"] = (worst, different)
+        found[f"{chosen} {preset} {changes}"] = (worst, different)
     return found
 
 

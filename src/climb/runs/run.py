@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from climb.config import Execution, RunConfig
-from climb.datasets import Dataset, load, own_image_size
+from climb.datasets import load, own_image_size
 from climb.engine import Engine, IidChunks, Observation, resolve_engine, resolve_precision
 from climb.engine.health import health
 from climb.errors import ClimbError, InputError
@@ -32,6 +32,7 @@ from climb.runs.memory_diversity import memory_diversity
 from climb.runs.plots import draw_plots
 from climb.runs.prefetch import with_images
 from climb.runs.progress import LiveLine
+from climb.runs.room import fits
 from climb.runs.versions import versions
 from climb.streams import Batch, Manifest, Stream, make
 
@@ -155,7 +156,10 @@ class Run:
         self.folder.journal.write(0, "floor", **self.floor)
 
     def _evaluate_pending(self, line: LiveLine) -> None:
-        if self.pending is None or not self.group.first:
+        if self.pending is None:
+            return
+        if not self.group.first:
+            self.group.table(0)  # the hosts wait for the first one to be done; a device would spin
             self.pending = None
             return
         segment, began = self.pending, time.monotonic()
@@ -169,6 +173,7 @@ class Run:
         main = next(iter(rows.values()))
         log.info("after task %d: joint %.2f %%, up to now %.2f %%", segment + 1, main.joint, main.upto)
         line.note(f"task {segment + 1}: {main.joint:.1f} %")
+        self.group.table(0)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
@@ -340,11 +345,3 @@ def manifest_of(config: RunConfig, classes: int) -> Manifest:
     if stream.manifest is not None:
         return Manifest.from_json(json.dumps(stream.manifest))
     return make(stream.kind, classes, stream.tasks, seed=config.seed, **stream.options)
-
-
-def fits(data: Dataset, device: torch.device) -> bool:
-    """Whether all images fit on the device beside the training: at most half of what is free."""
-    if device.type != "cuda":
-        return True
-    free, _ = torch.cuda.mem_get_info(device)
-    return (data.train.images.nbytes + data.test.images.nbytes) * 2 < free
