@@ -120,7 +120,8 @@ def test_the_page_and_the_copies(learned: tuple[Climb, Path], pictures: Path, tm
     remembered = search(model, asked, top=2)
     page = write_page(tmp_path / "out/page.html", asked, [*found, *remembered]).read_text(encoding="utf-8")
     assert page.count('src="data:image/webp;base64,') == 7  # the image asked for, and six
-    assert "http" not in page
+    assert "://" not in page
+    assert "default-src 'none'" in page  # nothing but what is inside it, whatever the names are
     assert found[1].name in page
     copies = copy_found(tmp_path / "copies", [*found, *remembered])
     assert copies[0].name == "001-1.000-03.png"

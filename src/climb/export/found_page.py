@@ -48,6 +48,7 @@ def write_page(path: str | Path, image: str | Path, found: Sequence[Found]) -> P
 <html lang="en">
 <head>
 <meta charset="utf-8"/>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <title>Nearest to {escape(str(image))}</title>
 <style>{_STYLE}</style>
