@@ -33,6 +33,14 @@ def test_learns_says_what_and_continues(climb: Climb, tree: Path, tmp_path: Path
     assert "holds another run" in other.err
 
 
+def test_what_is_there_is_named_and_nothing_else(climb: Climb, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    nothing = climb("learn", tmp_path / "empty", "--out", tmp_path / "[/out]", *SMALL)
+    assert f"folder: {tmp_path / '[/out]'} (journal.jsonl)" in nothing.out
+    something = climb("learn", tree, "--out", tmp_path / "[/out]", *SMALL)
+    assert f"folder: {tmp_path / '[/out]'} (model.safetensors, journal.jsonl, checkpoint)" in something.out
+
+
 def test_options_reach_the_configuration(climb: Climb, tree: Path, tmp_path: Path) -> None:
     said = climb(
         "learn", tree, "--out", tmp_path / "out", "--size", "edge", "--image-size", "16", "--budget", "0.2MB",

@@ -95,4 +95,5 @@ def learn(
     for reason, count in sorted(learned.passed_over.items()):
         console.print(f"passed over: {count:,} {reason}")
     console.print(f"memory: {learned.stored:,} of {learned.capacity:,} images, {learned.memory_bytes / 1e6:.1f} MB")
-    console.print(f"folder: {learned.folder} (model.safetensors, journal.jsonl, checkpoint)")
+    there = [name for name in ("model.safetensors", "journal.jsonl", "checkpoint") if (learned.folder / name).exists()]
+    console.print(f"folder: {learned.folder} ({', '.join(there)})")
