@@ -107,7 +107,7 @@ def test_a_memory_with_many_centroids_is_loaded_before_its_first_promotion() -> 
         )
 
     first, second = make(), make()
-    first.insert(torch.zeros(10, 3, 1, 1, dtype=torch.uint8), torch.randn(10, 4))
+    first.insert(torch.zeros(8, 3, 1, 1, dtype=torch.uint8), torch.eye(8, 4) + 1.0)  # as many as are novel anyway
     assert first.ltm.ids == []
     second.load_state_dict(first.state_dict())
     assert second.stm.ids == first.stm.ids
