@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 import huggingface_hub.constants
+import huggingface_hub.utils
 import pytest
 
 from climb.errors import ClimbError, InputError
@@ -68,7 +69,9 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    huggingface_hub.utils.close_session()  # the client keeps the proxies of its first use, perhaps by another test
     yield server
+    huggingface_hub.utils.close_session()
     server.shutdown()
     thread.join()
     server.server_close()
