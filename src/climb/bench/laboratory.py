@@ -48,7 +48,10 @@ def carry_out(
 
 @contextmanager
 def polite_kill() -> Iterator[None]:
-    """Inside, SIGTERM is what Ctrl-C is: the runs are asked to save their state before the process ends."""
+    """Inside, SIGTERM is what Ctrl-C is: the runs are asked to save their state before the process ends.
+
+    Ctrl-C itself is seen to as well: a shell has its background jobs ignore it, and a job that is sent one means it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals belong to the main thread
         return
@@ -56,8 +59,9 @@ def polite_kill() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
