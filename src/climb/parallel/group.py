@@ -123,7 +123,7 @@ def joined(device: torch.device) -> Iterator[Group]:
     try:
         with _be(Group(rank=dist.get_rank(), size=size)) as group:
             yield group
-            group.table(0)  # all are here: gloo's threads abort a process whose peers have gone before it
+        dist.barrier()  # gloo aborts a process whose peers have gone before it
     finally:
         dist.destroy_process_group()
 
