@@ -21,6 +21,7 @@ from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
 from climb.files import write_json
 from climb.learner import build_engine
+from climb.memory.store import fits
 from climb.nets import SavedEncoder, save_encoder
 from climb.parallel import alone, current
 from climb.presets import NETWORK
@@ -32,7 +33,6 @@ from climb.runs.memory_diversity import memory_diversity
 from climb.runs.plots import draw_plots
 from climb.runs.prefetch import with_images
 from climb.runs.progress import LiveLine
-from climb.runs.room import fits
 from climb.runs.versions import versions
 from climb.streams import Batch, Manifest, Stream, make
 
@@ -66,7 +66,8 @@ class Run:
             )
         self.manifest = manifest_of(config, len(data.classes))
         self.stream = Stream(self.manifest, data.train.labels, data.test.labels)
-        self.data = data.to(device) if fits(data, device) else data
+        images = data.train.images.nbytes + data.test.images.nbytes
+        self.data = data.to(device) if fits(images, device) else data
         self.kind = resolve_engine(execution.engine, device)
         self.engine = self._new_engine()
         self.evaluator = Evaluator(
