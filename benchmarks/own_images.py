@@ -1,12 +1,13 @@
-"""Do people's own files learn as well as a data set of the table? The same images, by both ways.
+"""Do people's own files learn as well as a data set of the table? The same images in the same order, by both ways.
 
-    python benchmarks/own_images.py --recipe cifar100-20 --data FOLDER --device cuda
+    python benchmarks/own_images.py --recipe cifar100-100 --data FOLDER --device cuda
     python benchmarks/own_images.py                           the demo's stream, on the CPU
 
-Writes the training and test images of a recipe's data set as PNG files, a folder a class. `climb learn` sees the images
-that `climb run` trains on, class after class as in a run of one class a task, and `climb probe` its encoder; that
-`climb run` does the whole on its own. Prints both accuracies, and `climb probe` of the run's encoder, so that a
-difference of the probes can be told from a difference of the learners. With --run FOLDER the run is not repeated.
+Writes the images of a recipe's data set as PNG files: those that `climb run` trains on, numbered in the order of its
+stream, a folder a task, for `climb learn`; all of them, a folder a class, for `climb probe`. Prints the accuracy by
+both ways, and what `climb probe` says of the run's encoder, so that a difference of the probes can be told from a
+difference of the learners. Images are normalised by the data set's own statistics in a run and by ImageNet's in
+`learn`, and random numbers are not the same: read the difference against the spread over seeds.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from PIL import Image
 
 from climb.config import RunConfig
@@ -36,50 +37,66 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--recipe", default="demo")
     arguments.add_argument("--data", default=None)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--backbone", default=None, help="another network than the recipe's, for both")
+    arguments.add_argument("--passes", type=int, default=None)
+    arguments.add_argument("--replay-batch", type=int, default=None)
     arguments.add_argument("--device", default="auto")
-    arguments.add_argument("--run", type=Path, default=None, help="a finished run of the recipe, seed 0")
     arguments.add_argument("--folder", type=Path, default=None, help="keep the files here")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="climb-own-") as temporary:
-        folder = given.folder or Path(temporary)
-        config = get_recipe(given.recipe)
-        classes = write_images(config, given.data, folder)
-        learner = folder / "learner"
-        climb("learn", folder / "stream", "--out", learner, *learner_options(config), "--device", given.device)
-        run = given.run or folder / "run"
-        if given.run is None:
-            data = () if given.data is None else ("--data", given.data)
-            climb("run", given.recipe, "--tasks", classes, *data, "--device", given.device, "--out", run)
-        found = {
-            "recipe": given.recipe,
-            "tasks": classes,
-            "learned_from_files": probed(learner, folder, given.device),
-            "run": json.loads((run / "result.json").read_text())["final_accuracy"],
-            "run_probed_on_files": probed(run, folder, given.device),
-        }
-    print(json.dumps(found, indent=2))
+        print(json.dumps(both_ways(given, given.folder or Path(temporary)), indent=2))
+
+
+def both_ways(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    config = replace(get_recipe(given.recipe), seed=given.seed)
+    changes = {"backbone": given.backbone, "passes": given.passes, "replay_batch": given.replay_batch}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    config = replace(config, learner=replace(config.learner, **changes))
+    images = write_images(config, given.data, folder)
+    common = ["--seed", given.seed, "--device", given.device]
+    for name in ("backbone", "passes", "replay_batch"):
+        common += [f"--{name.replace('_', '-')}", getattr(config.learner, name)]
+    learner, run = folder / "learner", folder / "run"
+    size = ["--image-size", config.learner.image_size, "--stream-batch", config.learner.stream_batch]
+    budget = ["--budget", config.learner.memory.capacity]
+    learn_seconds = climb("learn", folder / "stream", "--out", learner, *size, *budget, "--workers", 4, *common)
+    data = [] if given.data is None else ["--data", given.data]
+    run_seconds = climb("run", given.recipe, "--out", run, *data, *common)
+    result = json.loads((run / "result.json").read_text())
+    return {
+        "recipe": given.recipe,
+        "seed": given.seed,
+        **{name: getattr(config.learner, name) for name in ("backbone", "passes", "replay_batch", "image_size")},
+        "files": images,
+        "learned_from_files": probed(learner, folder, given),
+        "run": result["final_accuracy"],
+        "run_probed_on_files": probed(run, folder, given),
+        "random_encoder": result["random_encoder_accuracy"],
+        "seconds": {"learn": learn_seconds, "run": run_seconds},
+    }
 
 
 def write_images(config: RunConfig, root: str | None, folder: Path) -> int:
-    """``labelled/train|test/CLASS/*.png``: all images. ``stream/NUMBER-CLASS/*.png``: what the run trains on.
+    """``labelled/train|test/CLASS/*.png``: all images. ``stream/TASK/*.png``: what the run trains on, in its order.
 
-    Gives the number of classes.
+    Gives the number of files in the stream.
     """
     size = None if config.data.image_size in (None, own_image_size(config.data.dataset)) else config.data.image_size
-    data = load(config.data.dataset, root=root, image_size=size, seed=0, **config.data.options)
+    data = load(config.data.dataset, root=root, image_size=size, seed=config.seed, **config.data.options)
     for part in ("train", "test"):
         write_part(data, part, folder / "labelled" / part)
-    config = replace(config, stream=replace(config.stream, tasks=len(data.classes)))
     stream = Stream(manifest_of(config, len(data.classes)), data.train.labels, data.test.labels)
-    order = [label for task in stream.manifest.tasks for label in task]
-    seen = torch.cat([segment.train for segment in stream.segments])
-    for place, label in enumerate(order):
-        name = data.classes[label]
-        here = folder / "stream" / f"{place:03d}-{name}"
-        here.mkdir(parents=True)
-        for index in seen[data.train.labels[seen] == label].tolist():
-            os.link(folder / "labelled" / "train" / name / f"{index}.png", here / f"{index}.png")
-    return len(order)
+    files, task = 0, 0
+    for batch in stream.batches(config.learner.stream_batch):
+        here = folder / "stream" / f"{task:03d}"
+        here.mkdir(parents=True, exist_ok=True)
+        for index in batch.indices.tolist():
+            name = data.classes[int(data.train.labels[index])]
+            os.link(folder / "labelled" / "train" / name / f"{index}.png", here / f"{files:06d}.png")
+            files += 1
+        task += batch.ends_segment is not None
+    return files
 
 
 def write_part(data: Dataset, part: str, folder: Path) -> None:
@@ -95,25 +112,18 @@ def write_part(data: Dataset, part: str, folder: Path) -> None:
         list(pool.map(write, range(len(rows.labels))))
 
 
-def learner_options(config: RunConfig) -> list[Any]:
-    """The recipe's learner, said to `climb learn`."""
-    learner = config.learner
-    return [
-        *("--backbone", learner.backbone, "--image-size", learner.image_size, "--passes", learner.passes),
-        *("--stream-batch", learner.stream_batch, "--replay-batch", learner.replay_batch),
-        *("--budget", learner.memory.capacity, "--workers", 4),
-    ]
-
-
-def probed(model: Path, folder: Path, device: str) -> float:
+def probed(model: Path, folder: Path, given: argparse.Namespace) -> float:
     """What `climb probe` says of a learner's or a run's encoder."""
     out = folder / f"probe-{model.name}.json"
-    climb("probe", model, folder / "labelled", "--device", device, "--out", out)
+    climb("probe", model, folder / "labelled", "--seed", given.seed, "--device", given.device, "--out", out)
     return float(json.loads(out.read_text())["linear_accuracy"])
 
 
-def climb(*words: Any) -> None:
+def climb(*words: Any) -> float:
+    """Run a command, its own output to the error stream; gives the seconds it took."""
+    began = time.perf_counter()
     subprocess.run([sys.executable, "-m", "climb", *map(str, words)], check=True, stdout=sys.stderr)
+    return round(time.perf_counter() - began, 1)
 
 
 if __name__ == "__main__":
