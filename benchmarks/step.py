@@ -92,6 +92,7 @@ def main() -> None:
 
 
 def measure(given: argparse.Namespace, device: torch.device, preset: str, kind: str) -> dict[str, Any]:
+    torch.compiler.reset()  # or the pieces of a second preset are compiled as variants of the first one's
     config = LearnerConfig(method=given.method, backbone=given.backbone, image_size=given.image_size)
     config = apply_preset(config, preset)
     place: dict[str, Any] = {
