@@ -1,0 +1,115 @@
+"""How long does each method take for a stream mini-batch, relative to CLIMB, under the same budget?
+
+    python benchmarks/methods.py --device cuda --preset paper
+    python benchmarks/methods.py --device cpu --backbone micro --batches 5 --warm-up 30 --methods climb scale finetune
+
+Times whole stream mini-batches (all passes, replay, distillation, insertion) on random images, in groups that follow
+each other without a pause; CLIMB and the other method in one process, alternating, medians. Memories are filled first.
+Methods take 3 to 42 passes for a mini-batch of 10 images: what counts is the time for the images. PCMC is left out: it
+trains only while it sleeps, every 2000 images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from climb.config import LearnerConfig
+from climb.engine import Engine, IidChunks, resolve_device, resolve_engine, resolve_precision
+from climb.learner import build_engine
+from climb.methods import METHODS, choose_method
+from climb.presets import apply_preset
+
+GROUPS = 5
+"""Groups of mini-batches that are timed, of each of the two methods."""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--device", default="auto")
+    arguments.add_argument("--engine", default="auto")
+    arguments.add_argument("--preset", default="paper")
+    arguments.add_argument("--backbone", default="resnet18")
+    arguments.add_argument("--methods", nargs="+", default=[name for name in METHODS if name not in ("climb", "pcmc")])
+    arguments.add_argument("--warm-up", type=int, default=260, help="mini-batches before timing: 250 fill a memory")
+    arguments.add_argument("--batches", type=int, default=20, help="mini-batches of a group")
+    arguments.add_argument("--json", action="store_true")
+    given = arguments.parse_args()
+    climb = Paced(given, "climb")
+    climb.go(given.warm_up)
+    rows = []
+    for name in given.methods:
+        row = compare(given, climb, name)
+        rows.append(row)
+        if not given.json:
+            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    if given.json:
+        print(json.dumps(rows, indent=2))
+
+
+def compare(given: argparse.Namespace, climb: Paced, name: str) -> dict[str, Any]:
+    torch.compiler.reset()  # what CLIMB has compiled is captured; a method's own must not count as its variants
+    other = Paced(given, name)
+    began = time.perf_counter()
+    other.go(given.warm_up)
+    warm_up = time.perf_counter() - began
+    times: dict[str, list[float]] = {"climb": [], "other": []}
+    for _ in range(GROUPS):
+        times["climb"].append(climb.go(given.batches) / given.batches)
+        times["other"].append(other.go(given.batches) / given.batches)
+    ms = {who: 1e3 * statistics.median(values) for who, values in times.items()}
+    return {
+        "method": name,
+        "preset": given.preset,
+        "engine": other.engine.kind,
+        "ms_per_mini_batch": round(ms["other"], 2),
+        "climb_ms": round(ms["climb"], 2),
+        "ratio": round(ms["other"] / ms["climb"], 2),
+        "warm_up_s": round(warm_up, 1),
+    }
+
+
+class Paced:
+    """A method that goes through random images, as many mini-batches at a time as it is told."""
+
+    def __init__(self, given: argparse.Namespace, method: str) -> None:
+        device = resolve_device(given.device)
+        config = choose_method(apply_preset(LearnerConfig(backbone=given.backbone), given.preset), method)
+        self.engine: Engine = build_engine(
+            config,
+            mean=(0.5, 0.5, 0.5),
+            std=(0.25, 0.25, 0.25),
+            seed=0,
+            device=device,
+            precision=resolve_precision("auto", device),
+            kind=resolve_engine(given.engine, device),
+        )
+        rows = config.stream_batch
+        if isinstance(self.engine.parts.batch, IidChunks):  # is handed the images of all its passes at once
+            rows = config.passes * (config.stream_batch + config.replay_batch)
+        shape = (50, rows, 3, config.image_size, config.image_size)
+        self._stream = torch.randint(0, 256, shape, dtype=torch.uint8, device=device)
+        self._next = 0
+
+    def go(self, batches: int) -> float:
+        """Seconds for the next ``batches`` mini-batches."""
+        self._wait()
+        began = time.perf_counter()
+        for _ in range(batches):
+            self.engine.observe(self._stream[self._next % 50])
+            self._next += 1
+        self._wait()
+        return time.perf_counter() - began
+
+    def _wait(self) -> None:
+        if self.engine.device.type == "cuda":
+            torch.cuda.synchronize(self.engine.device)
+
+
+if __name__ == "__main__":
+    main()
