@@ -21,6 +21,7 @@ def test_the_public_names() -> None:
         "ReferenceMemory",
         "ReplayBatch",
         "ReservoirMemory",
+        "SwappedRefreshMemory",
         "Tier",
         "check_memory",
     ]

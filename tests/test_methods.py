@@ -11,7 +11,14 @@ from climb.alignment import EmaTeacher
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Parts, StreamAndReplay
 from climb.errors import InputError
-from climb.memory import CentroidMemory, FifoMemory, Memory, ReferenceMemory, ReservoirMemory
+from climb.memory import (
+    CentroidMemory,
+    FifoMemory,
+    Memory,
+    ReferenceMemory,
+    ReservoirMemory,
+    SwappedRefreshMemory,
+)
 from climb.methods import METHODS, build_parts
 from climb.objectives import SimCLR
 from climb.workshop import Workshop
@@ -65,6 +72,11 @@ def test_the_reference_has_the_faulty_memory_and_a_frozen_aligner() -> None:
     assert type(parts.memory) is ReferenceMemory
     assert parts.alignment is not None
     assert not any(p.requires_grad for p in parts.alignment.parameters())
+
+
+def test_one_fault_of_the_memory_can_be_had_alone() -> None:
+    assert type(parts_of(replace(CONFIG, swapped_refresh=True)).memory) is SwappedRefreshMemory
+    assert type(parts_of(replace(CONFIG, swapped_refresh=True, memory_faults=True)).memory) is ReferenceMemory
 
 
 def test_the_aligner_is_drawn_from_the_seed() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from climb.config import EvaluationConfig, LearnerConfig
 from climb.errors import InputError
-from climb.presets import NETWORK, PRESETS, apply_preset, evaluated_network
+from climb.presets import FAULTS, NETWORK, PRESETS, apply_preset, evaluated_network, with_faults
 
-SOUND = {"augment_per_batch": False, "train_aligner": True, "memory_faults": False}
+SOUND = {"augment_per_batch": False, "train_aligner": True, "swapped_refresh": False, "memory_faults": False}
 EXPECTED: dict[str, dict[str, Any]] = {
     "paper": {"embed_mode": "eval", "refresh_mode": "updated", "ema_period": "batch", **SOUND},
     "default": {"embed_mode": "views", "refresh_mode": "views", "ema_period": "step", **SOUND},
@@ -89,3 +89,13 @@ def test_unknown_presets_are_refused() -> None:
     ):
         with pytest.raises(InputError, match="unknown preset 'papre'; did you mean 'paper'"):
             refuse()
+
+
+def test_faults_are_off_until_they_are_named() -> None:
+    config = apply_preset(LearnerConfig(), "paper")
+    both = with_faults(config, ["batch-views", "frozen-aligner"])
+    assert both == replace(config, augment_per_batch=True, train_aligner=False)
+    assert with_faults(config, []) == config
+    assert apply_preset(with_faults(config, FAULTS), "paper") == config
+    with pytest.raises(InputError, match="unknown fault 'batch-view'; did you mean 'batch-views'"):
+        with_faults(config, ["batch-view"])

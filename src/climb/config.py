@@ -113,8 +113,10 @@ class LearnerConfig:
     """One draw of augmentation parameters for a whole view (a fault of the released code)."""
     train_aligner: bool = True
     """False freezes the aligner at its random start (a fault of the released code)."""
+    swapped_refresh: bool = False
+    """True lets replayed images refresh each other's centroids (a fault of the released code)."""
     memory_faults: bool = False
-    """True takes the memory with the released code's faults in place of the paper's."""
+    """True takes the memory with all of the released code's faults in place of the paper's."""
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     """What the memory keeps."""
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+FAULTS: dict[str, dict[str, Any]] = {
+    "batch-views": {"augment_per_batch": True},
+    "frozen-aligner": {"train_aligner": False},
+    "swapped-refresh": {"swapped_refresh": True},
+    "train-embedding": {"embed_mode": "train"},
+}
+"""Faults of the released code that can be switched on one at a time. ``reference`` has these and more."""
+
 NETWORK: dict[str, Network] = {"paper": "student", "default": "teacher", "reference": "student"}
 """Which network a preset evaluates."""
 
@@ -50,8 +59,21 @@ def apply_preset(config: LearnerConfig, preset: str) -> LearnerConfig:
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     rates = learning_rates(preset, config.image_size)
-    neutral = {"augment_per_batch": False, "train_aligner": True, "memory_faults": False}
+    neutral = {"augment_per_batch": False, "train_aligner": True, "swapped_refresh": False, "memory_faults": False}
     return replace(config, **{**neutral, **PRESETS[preset], **rates, "preset": preset})
+
+
+def with_faults(config: LearnerConfig, names: Iterable[str]) -> LearnerConfig:
+    """The learner configuration with some faults of the released code switched on.
+
+    >>> with_faults(LearnerConfig(), ["batch-views"]).augment_per_batch
+    True
+    """
+    for name in names:
+        if name not in FAULTS:
+            raise unknown("fault", name, FAULTS)
+        config = replace(config, **FAULTS[name])
+    return config
 
 
 def evaluated_network(config: EvaluationConfig, preset: str) -> EvaluationConfig:

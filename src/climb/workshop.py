@@ -22,6 +22,7 @@ from climb.memory import (
     PartAndSelectMemory,
     ReferenceMemory,
     ReservoirMemory,
+    SwappedRefreshMemory,
 )
 from climb.nets import Network, bottleneck, build_network, plain_projector
 from climb.objectives import BYOL, BarlowTwins, Objective, Osiris, Scale, SimCLR, SimSiam, VICReg
@@ -60,7 +61,8 @@ class Workshop:
     def centroid(self, prune: Literal["anchor", "selective"] | None = None) -> CentroidMemory | ReferenceMemory:
         """CLIMB's memory."""
         memory = self.config.memory
-        return (ReferenceMemory if self.config.memory_faults else CentroidMemory)(
+        faulty = SwappedRefreshMemory if self.config.swapped_refresh else CentroidMemory
+        return (ReferenceMemory if self.config.memory_faults else faulty)(
             *self._sizes,
             stm_centroids=memory.short_term,
             ltm_centroids=memory.long_term,

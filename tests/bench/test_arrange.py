@@ -12,7 +12,7 @@ import pytest
 from climb.bench.arrange import fitting_layout, own_layout, place
 from climb.bench.cell import build_table
 from climb.bench.collect import Found, find_runs
-from climb.bench.layouts import find_layout
+from climb.bench.layouts import RELEASED, find_layout
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig, to_dict
 from climb.errors import InputError
 
@@ -105,6 +105,18 @@ def test_a_paper_table_takes_runs_by_method_tasks_and_stream() -> None:
     assert left == found[2:]
     assert rows(found, "table-irregular") == ["CLIMB"]
     assert rows(found, "table-simsiam") == ["CLIMB"]
+
+
+def test_a_run_with_a_fault_stands_in_the_table_of_faults_alone() -> None:
+    faulty = run(preset="paper", embed_mode="eval", augment_per_batch=True)
+    sound = run(preset="paper", embed_mode="eval")
+    released = run(preset="reference", embed_mode="train", augment_per_batch=True, train_aligner=False)
+    assert rows([faulty], "table-faults") == ["+ batch-views"]
+    assert rows([sound], "table-faults") == ["as printed"]
+    assert rows([faulty], "table-regular") == []
+    assert rows([sound], "table-regular") == ["CLIMB"]
+    assert rows([released], "table-faults") == [RELEASED]
+    assert rows([released], "table-regular") == ["CLIMB"]
 
 
 def test_sensitivity_rows_are_known_by_their_settings_and_the_reference_stands_in_each_group() -> None:

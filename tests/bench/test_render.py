@@ -14,8 +14,8 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from climb.bench.cell import Layout, Placed, RowSpec, Table, build_table
-from climb.bench.layouts import LAYOUTS, find_layout
-from climb.bench.paper import Printed, paper_values
+from climb.bench.layouts import find_layout
+from climb.bench.paper import Printed, all_printed, paper_values
 from climb.bench.render import FORMATS, render
 from climb.bench.render.blocks import blocks, headings
 from climb.bench.render.latex import PACKAGES
@@ -75,7 +75,7 @@ def test_markdown_has_as_many_cells_in_every_row(regular: Table) -> None:
     assert "| 20 tasks | i.i.d. | --- | --- | --- | 50.45 ± 0.50 | 50.45 ± 2.03 | +0.00 |" in lines
 
 
-@pytest.mark.parametrize("name", sorted(LAYOUTS))
+@pytest.mark.parametrize("name", sorted({value.table for value in all_printed()}))
 @pytest.mark.parametrize("against", [True, False])
 def test_latex_is_sound(name: str, against: bool) -> None:
     text = render(filled(name, against=against), "latex")
@@ -110,7 +110,7 @@ def test_latex_escapes_plain_text_and_keeps_symbols() -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
-@pytest.mark.parametrize("name", sorted(LAYOUTS))
+@pytest.mark.parametrize("name", sorted({value.table for value in all_printed()}))
 def test_latex_compiles(name: str, tmp_path: Path) -> None:
     lines = (
         r"\documentclass{article}",

@@ -18,7 +18,7 @@ from climb.cli import run_command
 
 pytestmark = pytest.mark.slow
 TINY = Request(scale="tiny")
-RUNS = 156
+RUNS = 161
 
 
 @pytest.fixture(scope="module")

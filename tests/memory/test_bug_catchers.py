@@ -9,7 +9,7 @@ import pytest
 import torch
 from traffic import IMAGE_SHAPE, drifting_clusters, numbered_images
 
-from climb.memory import CentroidMemory, ReferenceMemory
+from climb.memory import CentroidMemory, ReferenceMemory, SwappedRefreshMemory
 
 DIM = 16
 
@@ -68,6 +68,22 @@ def test_the_released_code_pushes_them_away() -> None:
     before = distance_to_own_centroid(memory, batch.ids, originals)
     memory.refresh(batch.ids, originals)
     assert distance_to_own_centroid(memory, batch.ids, originals) > before
+
+
+def test_the_swapped_refresh_alone_pushes_them_away() -> None:
+    memory, embeddings = grown(SwappedRefreshMemory)
+    sound, _ = grown()
+    batch = memory.sample(30)
+    originals = embeddings[batch.ids]
+    before = distance_to_own_centroid(memory, batch.ids, originals)
+    memory.refresh(batch.ids, originals)
+    assert distance_to_own_centroid(memory, batch.ids, originals) > before
+    # As if the sound memory were told that the first rows are short-term images, which are the last.
+    long = int(torch.isin(batch.ids, torch.tensor([image for ids in sound.ltm.ids for image in ids])).sum())
+    assert 0 < long < 30
+    sound.refresh(batch.ids, torch.cat([originals[30 - long :], originals[: 30 - long]]))
+    torch.testing.assert_close(memory.stm.values, sound.stm.values)
+    torch.testing.assert_close(memory.ltm.values, sound.ltm.values)
 
 
 def test_replay_leaves_all_other_centroids_as_they_were() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 from climb.bench.cell import Layout, Placed, RowSpec, Settings
 from climb.bench.collect import Found
 from climb.bench.layouts import CA, CA_UPTO, CHOICES, FA, FORGETTING, LAYOUTS, PER_IMAGE
+from climb.config import LearnerConfig
 from climb.errors import InputError
+from climb.presets import FAULTS, apply_preset
 
 KINDS = {row.method: row.kind for layout in LAYOUTS.values() for row in layout.rows}
 NAMED_BY = ("learner.objective", "learner.preset")
@@ -85,7 +87,16 @@ def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
 
 
 def _fits(row: RowSpec, layout: Layout, run: Found) -> bool:
-    return row.method == run.result["method"] and _has(run.config, layout.where + row.where)
+    where = layout.where + row.where
+    return row.method == run.result["method"] and _has(run.config, where + _as_preset(run, but=where))
+
+
+def _as_preset(run: Found, *, but: Settings) -> Settings:
+    """What a run's preset says of the faults that can be switched on by themselves: a run with one of them stands only
+    where that is what a row is about."""
+    preset = apply_preset(LearnerConfig(), run.config["learner"]["preset"])
+    named = {f"learner.{field}": getattr(preset, field) for fields in FAULTS.values() for field in fields}
+    return tuple((key, value) for key, value in named.items() if key not in dict(but))
 
 
 def _has(config: Mapping[str, Any], settings: Settings) -> bool:

@@ -12,7 +12,7 @@ import tyro
 from climb.cli.result_table import print_result
 from climb.config import DataConfig, Execution, RunConfig
 from climb.errors import InputError
-from climb.presets import apply_preset
+from climb.presets import apply_preset, with_faults
 from climb.recipes import get_recipe
 
 
@@ -43,6 +43,7 @@ def run(
     replay_batch: int | None = None,
     lr: float | None = None,
     alignment_weight: float | None = None,
+    faults: tuple[str, ...] = (),
     evaluate: Literal["student", "teacher", "both"] | None = None,
     knn: bool = False,
     ridge: bool = False,
@@ -84,6 +85,7 @@ def run(
         replay_batch: images replayed in each pass.
         lr: learning rate, in place of the preset's.
         alignment_weight: weight of the alignment loss, in place of the preset's.
+        faults: faults of the released code to switch on: batch-views, frozen-aligner, swapped-refresh, train-embedding.
         evaluate: which network is probed, in place of the preset's.
         knn: also report a k-nearest-neighbour probe at the end.
         ridge: also report a ridge classifier at the end.
@@ -124,6 +126,7 @@ def run(
         alignment_weight=alignment_weight,
         memory=memory,
     )
+    learner = with_faults(learner, faults)
     evaluation = _changed(config.evaluation, network=evaluate, knn=knn, ridge=ridge)
     config = replace(config, seed=seed, stream=stream, learner=learner, evaluation=evaluation)
     execution = Execution(
@@ -135,7 +138,7 @@ def run(
         checkpoint_seconds=checkpoint_seconds,
         keep=keep,
     )
-    changed = (method, dataset, objective, scenario, None if tasks is None else f"{tasks}tasks")
+    changed = (method, dataset, objective, scenario, None if tasks is None else f"{tasks}tasks", *faults)
     name = "-".join([recipe, preset, *(part for part in changed if part is not None), str(seed)])
     folder = Path(out) if out is not None else Path("runs") / name
     result = execute(config, execution, folder)

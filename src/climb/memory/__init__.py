@@ -10,6 +10,7 @@ from climb.memory.minred import MinRedMemory
 from climb.memory.part_and_select import PartAndSelectMemory
 from climb.memory.reference import ReferenceMemory
 from climb.memory.reservoir import ReservoirMemory
+from climb.memory.swapped import SwappedRefreshMemory
 
 __all__ = [
     "CentroidMemory",
@@ -21,6 +22,7 @@ __all__ = [
     "ReferenceMemory",
     "ReplayBatch",
     "ReservoirMemory",
+    "SwappedRefreshMemory",
     "Tier",
     "check_memory",
 ]

@@ -1,4 +1,4 @@
-"""Grids of runs: one per table and figure of the paper."""
+"""Grids of runs: one per table and figure of the paper, and one that explains its code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from climb.bench.grids.grid import Builder, Entry, Grid, Request
 from climb.bench.grids.tables import (
     table_ablation,
     table_diversity,
+    table_faults,
     table_forgetting,
     table_irregular,
     table_pruning,
@@ -31,6 +32,7 @@ GRIDS: dict[str, Builder] = {
         table_diversity,
         table_simsiam,
         table_forgetting,
+        table_faults,
         figure_wallclock,
         figure_dynamics,
         figure_irregular,

@@ -30,6 +30,7 @@ def configure(
     kind: str = "regular",
     objective: str = "simclr",
     own_rates: bool = True,
+    preset: str | None = None,
     memory: dict[str, Any] | None = None,
     **learner: Any,
 ) -> RunConfig:
@@ -43,6 +44,7 @@ def configure(
         kind: "regular" or "irregular".
         objective: what is learned.
         own_rates: whether the method starts from its own learning rate; False takes CLIMB's.
+        preset: another preset than the one asked for.
         memory: fields of the memory other than the reference's, in the paper's numbers.
         learner: fields of the learner other than the preset's.
 
@@ -50,7 +52,7 @@ def configure(
     100
     """
     config = _tiny(request, tasks) if request.scale == "tiny" else _full(request, tasks)
-    preset = request.preset
+    preset = preset or request.preset
     chosen = choose_method(apply_preset(config.learner, preset), method)
     if not own_rates:
         rates = apply_preset(config.learner, preset)

@@ -7,7 +7,8 @@ from typing import Any
 from climb.bench.cell import RowSpec
 from climb.bench.grids.fill import fill
 from climb.bench.grids.grid import Grid, Request
-from climb.bench.layouts import SIZES, coupled, find_layout
+from climb.bench.layouts import RELEASED, SIZES, coupled, find_layout
+from climb.presets import FAULTS
 
 
 def table_regular(request: Request) -> Grid:
@@ -53,6 +54,22 @@ def table_simsiam(request: Request) -> Grid:
 def table_forgetting(request: Request) -> Grid:
     """How much old tasks lose: a second look at the runs of the table of regular tasks."""
     return fill(request, find_layout("table-forgetting"), seeds=5)
+
+
+def table_faults(request: Request) -> Grid:
+    """What each fault of the released code costs: CLIMB with one at a time, then the released code's behaviour."""
+    return fill(request, find_layout("table-faults"), seeds=1, settings=faulty)
+
+
+def faulty(row: RowSpec) -> dict[str, Any]:
+    """Settings for a row of the table of faults.
+
+    >>> faulty(RowSpec(label="+ frozen-aligner", method="climb"))
+    {'train_aligner': False}
+    """
+    if row.label == RELEASED:
+        return {"preset": "reference"}
+    return FAULTS.get(row.label.removeprefix("+ "), {})
 
 
 def irregular(row: RowSpec) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from climb.bench.layouts import LAYOUTS
-from climb.bench.paper import Printed, paper_values
+from climb.bench.paper import Printed, all_printed
 from climb.bench.statistics import PAPER_RULE, Comparison, Verdict, verdicts
 
 
@@ -33,11 +33,10 @@ def recompute_marks(rule: Comparison = PAPER_RULE) -> list[Mark]:
     (270, 4)
     """
     rivals: dict[tuple[str, ...], dict[str, Printed]] = defaultdict(dict)
-    for name, layout in LAYOUTS.items():
-        for value in paper_values(name):
-            row = layout.row(value.row)
-            if row.kind == "method" and value.n > 1:
-                rivals[name, value.dataset, value.column, row.group, value.metric][row.label] = value
+    for value in all_printed():
+        row = LAYOUTS[value.table].row(value.row)
+        if row.kind == "method" and value.n > 1:
+            rivals[value.table, value.dataset, value.column, row.group, value.metric][row.label] = value
     marks = []
     for (name, *_, label), values in rivals.items():
         (metric,) = (metric for metric in LAYOUTS[name].metrics if metric.label == label)
