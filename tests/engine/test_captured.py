@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -137,3 +140,16 @@ def test_a_second_device_is_captured_too() -> None:
         for value in range(12):
             (doubled,) = captured(torch.full((3,), float(value), device=device))
             assert doubled.tolist() == [2.0 * value] * 3
+
+
+def test_a_part_that_waits_for_the_device_is_told_what_to_do() -> None:
+    # In a process of its own: a capture that failed can leave CUDA in a state that no other test should meet.
+    code = (
+        "import torch; from climb.engine.captured import Captured; device = torch.device('cuda');"
+        "step = Captured(lambda x: (x * x.sum().item(),), device=device);"
+        "[step(torch.ones(3, device=device)) for _ in range(12)]"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 1
+    assert "ClimbError: the step cannot be captured as a CUDA graph" in found.stderr
+    assert "--engine eager" in found.stderr

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from climb.errors import ClimbError
+
 EAGER_CALLS = 5  # calls of a shape that are carried out as they come: a shape that stays rare is not worth more
 WARM_UPS = 3  # further calls before the capture: libraries choose their kernels and allocate meanwhile
 MOST_CAPTURES = 6  # shapes held as graphs, each with memory of its own; further shapes stay eager
@@ -92,6 +94,13 @@ class Captured:
         torch.cuda.synchronize()
         # A stream of this device, as in the warm-ups: torch's own for captures belongs to the first device that had
         # one. Thread-local: another thread that copies images meanwhile must not spoil the capture.
-        with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
-            outputs = self._frequent(*static)
+        try:
+            with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
+                outputs = self._frequent(*static)
+        except RuntimeError as error:
+            raise ClimbError(
+                "the step cannot be captured as a CUDA graph: a part of the method waits for the device in the middle "
+                "of it (.item(), .cpu(), a condition on a tensor), or copies from the host. Type --engine eager, or "
+                f"keep its numbers on the device. torch says: {str(error).splitlines()[0]}"
+            ) from error
         return _Capture(graph=graph, inputs=static, outputs=outputs)
