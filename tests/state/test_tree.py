@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from climb.errors import ClimbError
 from climb.state import load_tree, save_tree
-from climb.state.tree import FORMAT_VERSION
+from climb.state.tree import FORMAT_VERSION, _strip
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -59,6 +59,15 @@ def test_shared_and_strided_tensors_come_back_as_values(tmp_path: Path) -> None:
     assert torch.equal(loaded["b"], base)
     assert torch.equal(loaded["transposed"], base.T)
     assert torch.equal(loaded["part"], base[:, 1])
+
+
+def test_large_tensors_are_not_copied(tmp_path: Path) -> None:
+    images, tensors = torch.zeros(1000), dict[str, torch.Tensor]()
+    _strip({"images": images, "again": images}, "", tensors, set())
+    assert tensors["images"].data_ptr() == images.data_ptr() != tensors["again"].data_ptr()
+    odd = {"part": torch.arange(10)[2:5], "none": torch.zeros(0), "neither": torch.zeros(0)}
+    save_tree(tmp_path / "f", odd, kind="test")
+    assert equal(load_tree(tmp_path / "f", kind="test"), odd)
 
 
 def test_names_that_look_like_paths_do_not_collide(tmp_path: Path) -> None:

@@ -252,7 +252,8 @@ class Learning:
     # -- state ---------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        """Save all. The list of learned images first: the checkpoint says how much of it counts."""
+        """Save all. The list of learned images first: the checkpoint says how much of it counts. The encoder before the
+        checkpoint: killed in between, a learner that goes on writes it anew, and one that is done has it."""
         now = time.monotonic()
         if not self._dirty:
             self._saved = now
@@ -268,8 +269,8 @@ class Learning:
             "passed_over": dict(self.passed_over),
             "seconds": seconds,
         }
-        self.folder.save_checkpoint(state)
         write_encoder(self.folder.model_path, self.engine, self.config)
+        self.folder.save_checkpoint(state)
         self.seconds, self._mark, self._saved, self._dirty = seconds, now, now, False
         self._look_at(engine["memory"])
 

@@ -7,7 +7,7 @@ on the device, bookkeeping on the host; `BatchGeometry` connects the two with on
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ import torch
 
 from climb.errors import InputError
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
+from climb.memory.events import Event, EventLog
 from climb.memory.geometry import BatchGeometry
 from climb.memory.ledger import FREE, LTM, STM, Ledger
 from climb.memory.limits import check_rules, check_sizes
@@ -25,9 +26,7 @@ from climb.memory.window import DistanceWindow
 from climb.precision import full_float32
 from climb.seeds import numpy_generator
 
-EVENTS = ("created", "evicted", "promoted", "merged", "pruned")
 MANY_CENTROIDS = 1000  # long-term centroids from which on merges do without comparing all pairs
-EVENTS_KEPT = 65_536  # the most recent ones: a stream may be endless, the memory is not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +124,7 @@ class CentroidMemory:
         self._stm_was_full = False
         self._seen = 0
         self._created = 0
-        self._events: deque[tuple[int, str, int]] = deque(maxlen=EVENTS_KEPT)
+        self._events = EventLog()
         self._insertion = numpy_generator(seed, "memory")
         self._replay = numpy_generator(seed, "replay")
 
@@ -155,9 +154,9 @@ class CentroidMemory:
         """The long-term memory as it is now."""
         return self._snapshot(LTM)
 
-    def events(self) -> list[tuple[int, str, int]]:
+    def events(self) -> list[Event]:
         """(image number, kind, centroid id) of the most recent events, oldest first."""
-        return list(self._events)
+        return self._events.listed()
 
     def summary(self) -> dict[str, float]:
         """The numbers worth a plot."""
@@ -289,7 +288,7 @@ class CentroidMemory:
         ledger = self._ledger
         if ledger.count(STM) == self._stm_centroids:
             self._evict(ledger.least_recent(), number, tally)
-        row = ledger.open(self._created)
+        row = ledger.open(self._created, number)
         self._created += 1
         ledger.hold(number, row)
         geometry.create(row, image)
@@ -332,7 +331,7 @@ class CentroidMemory:
         ledger = self._ledger
         tally["pruned"] += 1
         if self._prune_kind == "anchor":
-            self._events.append((number, "pruned", -1))
+            self._events.append(number, "pruned", -1)
             for row in ledger.rows(STM):
                 self._release(ledger.keep_only(row, [0]))
             return
@@ -355,20 +354,19 @@ class CentroidMemory:
         self._store.release([self._slot_of.pop(image) for image in images if image in self._slot_of])
 
     def _log(self, number: int, kind: str, row: int) -> None:
-        self._events.append((number, kind, int(self._ledger.centroid[row])))
+        self._events.append(number, kind, int(self._ledger.centroid[row]))
 
     # -- state ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes. Images are listed in the order of the two sampling pools."""
-        events = [(number, EVENTS.index(kind), centroid) for number, kind, centroid in self._events]
         return {
             "sizes": self._sizes(),
             "images": self._store.get([self._slot_of[image] for image in self._ledger.stored()]),
             "values": self._values.clone(),
             **self._ledger.state_dict(),
             "window": torch.tensor(self._window.distances(), dtype=torch.float64),
-            "events": torch.tensor(events, dtype=torch.int64).reshape(-1, 3),
+            "events": self._events.to_tensor(),
             "stm_was_full": self._stm_was_full,
             "seen": self._seen,
             "created": self._created,
@@ -403,8 +401,7 @@ class CentroidMemory:
         self._slot_of = dict(zip(stored, self._store.put(images.to(self._values.device), stored), strict=True))
         self._window.clear()
         self._window.extend(state["window"].tolist())
-        self._events.clear()
-        self._events.extend((number, EVENTS[kind], centroid) for number, kind, centroid in state["events"].tolist())
+        self._events.from_tensor(state["events"])
         self._stm_was_full = state["stm_was_full"]
         self._seen = state["seen"]
         self._created = state["created"]

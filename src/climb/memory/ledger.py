@@ -19,7 +19,7 @@ class Ledger:
     since a promotion that overfills the long-term memory has just left the short-term one.
 
     >>> ledger = Ledger(3)
-    >>> row = ledger.open(centroid=0)
+    >>> row = ledger.open(centroid=0, number=7)
     >>> ledger.hold(7, row)
     >>> ledger.rows(STM), ledger.held[row], len(ledger)
     ([0], [7], 1)
@@ -28,6 +28,7 @@ class Ledger:
     def __init__(self, rows: int) -> None:
         self.tier = np.zeros(rows, dtype=np.int8)
         self.updated = np.zeros(rows, dtype=np.int64)  # number of the last image taken in
+        self.born = np.zeros(rows, dtype=np.int64)  # number of the image that created the centroid
         self.centroid = np.full(rows, -1, dtype=np.int64)  # the centroids' own ids, in order of creation
         self.held: list[list[int]] = [[] for _ in range(rows)]  # image ids, the anchor first
         self.row_of: dict[int, int] = {}  # image id -> row; who is stored
@@ -52,11 +53,12 @@ class Ledger:
 
     # -- centroids -----------------------------------------------------------------------------------------------
 
-    def open(self, centroid: int) -> int:
-        """A free row, now a short-term centroid without images."""
+    def open(self, centroid: int, number: int) -> int:
+        """A free row, now a short-term centroid without images, created by image ``number``."""
         row = int(np.flatnonzero(self.tier == FREE)[0])
         self.tier[row] = STM
         self.centroid[row] = centroid
+        self.born[row] = number
         return row
 
     def promote(self, row: int) -> None:
@@ -128,6 +130,7 @@ class Ledger:
             "tier": torch.from_numpy(self.tier.copy()),
             "updated": torch.from_numpy(self.updated.copy()),
             "centroid": torch.from_numpy(self.centroid.copy()),
+            "born": torch.from_numpy(self.born.copy()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -135,6 +138,7 @@ class Ledger:
         self.tier[:] = state["tier"].cpu().numpy()
         self.updated[:] = state["updated"].cpu().numpy()
         self.centroid[:] = state["centroid"].cpu().numpy()
+        self.born[:] = state["born"].cpu().numpy()
         self.pools = {STM: IdPool(state["stm_pool"].tolist()), LTM: IdPool(state["ltm_pool"].tolist())}
         self.held = [part.tolist() for part in torch.split(state["held"], state["counts"].tolist())]
         self.row_of = {image: row for row, held in enumerate(self.held) for image in held}

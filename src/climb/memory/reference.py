@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from climb.errors import InputError
-from climb.memory.centroid import EVENTS_KEPT, Tier
+from climb.memory.centroid import Tier
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
+from climb.memory.events import Event, EventLog
 from climb.memory.limits import check_rules, check_sizes
 from climb.memory.reference_similarity import CachedSimilarities
 from climb.memory.reference_slot import TRANSFERRED, Slot, snapshot
@@ -74,7 +75,7 @@ class ReferenceMemory:
         self._similarities = CachedSimilarities()
         self._images: dict[int, torch.Tensor] = {}
         self._window: deque[float] = deque(maxlen=window)
-        self._events: deque[tuple[int, str, int]] = deque(maxlen=EVENTS_KEPT)
+        self._events = EventLog()
         self._seen = 0
         self._created = 0
         self._copies = 0
@@ -100,9 +101,9 @@ class ReferenceMemory:
         """The long-term memory, in the order of promotion."""
         return snapshot(self._ltm, self.embedding_dim)
 
-    def events(self) -> list[tuple[int, str, int]]:
+    def events(self) -> list[Event]:
         """(image number, kind, centroid id) of the most recent events, oldest first."""
-        return list(self._events)
+        return self._events.listed()
 
     def summary(self) -> dict[str, float]:
         """The numbers worth a plot."""
@@ -174,7 +175,7 @@ class ReferenceMemory:
             self._note(number, "evicted", self._stm[position].id, tally)
             self._stm[position] = slot
         self._keep(number, image)
-        self._events.append((number, "created", self._created))
+        self._events.append(number, "created", self._created)
         self._created += 1
         tally["novel"] += 1
 
@@ -301,7 +302,7 @@ class ReferenceMemory:
             "images": torch.stack(list(self._images.values())) if self._images else torch.zeros(0),
             "window": torch.tensor(list(self._window), dtype=torch.float64),
             "threshold": self.threshold,
-            "events": [list(event) for event in self._events],
+            "events": [list(event) for event in self._events.listed()],
             "seen": self._seen,
             "created": self._created,
             "copies": self._copies,
@@ -336,5 +337,5 @@ class ReferenceMemory:
         return torch.stack([slot.value for slot in self._ltm])
 
     def _note(self, number: int, kind: str, centroid: int, tally: Counter[str]) -> None:
-        self._events.append((number, kind, centroid))
+        self._events.append(number, kind, centroid)
         tally[kind] += 1

@@ -25,7 +25,7 @@ _TENSOR = "$tensor"
 def save_tree(path: Path, tree: Any, *, kind: str) -> None:
     """Write a tree of state atomically; ``kind`` says what it is (a checkpoint, a model)."""
     tensors: dict[str, torch.Tensor] = {}
-    skeleton = _strip(tree, "", tensors)
+    skeleton = _strip(tree, "", tensors, set())
     header = {"format_version": FORMAT_VERSION, "kind": kind, "tree": skeleton}
 
     def fill(temporary: Path) -> None:
@@ -76,18 +76,25 @@ def _branch(tree: Any, at: Sequence[str], path: Path) -> Any:
     return tree
 
 
-def _strip(node: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
+def _strip(node: Any, name: str, tensors: dict[str, torch.Tensor], seen: set[int]) -> Any:
+    """The tree without its tensors, which go to ``tensors``; ``seen`` are the addresses of their memory."""
     if isinstance(node, torch.Tensor):
         while name in tensors:  # {"a.b": x, "a": {"b": y}}: both are called a.b
             name += "'"
-        tensors[name] = node.detach().contiguous().cpu().clone()
+        # The format knows no shared memory. Nothing else is copied: a state may hold gigabytes of images.
+        tensor = node.detach().contiguous().cpu()
+        place = tensor.untyped_storage().data_ptr()
+        tensors[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
         return {_TENSOR: name}
     if isinstance(node, dict):
         if _TENSOR in node:
             raise TypeError(f"state at '{name}' has the key '{_TENSOR}', which marks tensors; choose another")
-        return {str(key): _strip(value, f"{name}.{key}" if name else str(key), tensors) for key, value in node.items()}
+        return {
+            str(key): _strip(value, f"{name}.{key}" if name else str(key), tensors, seen) for key, value in node.items()
+        }
     if isinstance(node, list | tuple):
-        return [_strip(value, f"{name}.{index}", tensors) for index, value in enumerate(node)]
+        return [_strip(value, f"{name}.{index}", tensors, seen) for index, value in enumerate(node)]
     if node is None or isinstance(node, bool | int | float | str):
         return node
     raise TypeError(f"state at '{name}' is a {type(node).__name__}; only tensors and plain data can be saved")
