@@ -17,14 +17,14 @@ def test_many_identities_are_each_new_once(tmp_path: Path, monkeypatch: pytest.M
     drawn = np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)
     given = [*drawn.tolist(), 0, 2**64 - 1, 2**63]
     seen = KnownImages(tmp_path / "k", 0)
-    assert all(seen.claim(identity) for identity in given)
-    assert not any(seen.claim(identity) for identity in given)
+    assert all(seen(identity) for identity in given)
+    assert not any(seen(identity) for identity in given)
     for identity in given[:700]:
         seen.learned(identity)
     assert len(seen) == 700
     assert seen.write() == 700
     again = KnownImages(tmp_path / "k", 700)
-    assert [again.claim(identity) for identity in given] == [False] * 700 + [True] * 303
+    assert [again(identity) for identity in given] == [False] * 700 + [True] * 303
 
 
 def test_what_the_checkpoint_does_not_count_is_forgotten_and_overwritten(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_the_checkpoint_does_not_count_is_forgotten_and_overwritten(tmp_pat
         first.learned(identity)
     first.write()
     second = KnownImages(tmp_path / "k", 2)
-    assert [second.claim(identity) for identity in (5, 6, 7)] == [False, False, True]
+    assert [second(identity) for identity in (5, 6, 7)] == [False, False, True]
     second.learned(9)
     assert second.write() == 3
     assert np.fromfile(tmp_path / "k", dtype=np.uint64).tolist() == [5, 6, 9]
@@ -58,7 +58,18 @@ def test_a_list_shorter_than_the_checkpoint_counts_is_refused(tmp_path: Path) ->
 
 def test_asking_without_claiming_takes_no_note(tmp_path: Path) -> None:
     first = KnownImages(tmp_path / "k", 0)
-    assert [first.is_new(3), first.is_new(3), first.claim(3), first.is_new(3)] == [True, True, True, False]
+    assert [first.is_new(3), first.is_new(3), first(3), first.is_new(3)] == [True, True, True, False]
     first.learned(3)
     first.write()
     assert not KnownImages(tmp_path / "k", 1).is_new(3)
+
+
+def test_what_could_not_be_read_is_new_again_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "MERGE_AT", 4)
+    seen = KnownImages(tmp_path / "k", 0)
+    for identity in range(6):  # four of them are in the sorted array, two are not
+        seen(identity)
+    for identity in (1, 5, 9):
+        seen.release(identity)
+    assert [seen.is_new(identity) for identity in (1, 2, 5, 9)] == [True, False, True, True]
+    assert [seen(identity) for identity in (1, 1, 5, 5, 2)] == [True, False, True, False, False]

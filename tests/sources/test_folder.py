@@ -12,6 +12,7 @@ import pytest
 
 from climb.sources import Item, PassedOver, Source, open_source
 from climb.sources import watch as watching
+from climb.sources.source import Once
 
 Draw = Callable[..., Path]
 
@@ -49,7 +50,10 @@ def test_what_is_known_is_not_even_read(draw: Draw, tmp_path: Path) -> None:
     draw(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"no image")
     source = open_source(str(tmp_path), image_size=16)
-    assert list(source.arrivals(claim=lambda identity: False)) == []
+    known = Once()
+    assert len(list(source.arrivals(claim=known))) == 2
+    source.passed_over.clear()
+    assert list(source.arrivals(claim=known)) == []
     assert not source.passed_over
 
 
@@ -126,7 +130,8 @@ def test_a_watched_file_with_a_time_in_the_future_is_taken_once_it_stays_as_it_i
 
 def test_watching_gives_a_file_once(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
-    os.utime(draw(tmp_path / "a.png"), (1, 1))
+    monkeypatch.setattr(watching, "SETTLED_SECONDS", 0.0)
+    draw(tmp_path / "a.png")
     arrivals = open_source(str(tmp_path), image_size=16, watch=True).arrivals(patience=0.05)
     found = [next(arrivals) for _ in range(5)]
     arrivals.close()
@@ -136,4 +141,4 @@ def test_watching_gives_a_file_once(draw: Draw, tmp_path: Path, monkeypatch: pyt
 def test_a_look_stops_when_asked() -> None:
     stop = Event()
     stop.set()
-    assert list(watching.watched(lambda: iter([("a", os.stat("."))]), stop)) == []
+    assert list(watching.watched(lambda: iter([("a", os.stat("."))]), lambda path, status: True, stop)) == []

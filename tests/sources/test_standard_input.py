@@ -11,7 +11,9 @@ from threading import Event, Timer
 import pytest
 
 from climb.errors import InputError
-from climb.sources import Item, PassedOver, open_source
+from climb.sources import Item, PassedOver, folder, open_source
+from climb.sources.item import UNREADABLE, Unusable
+from climb.sources.source import Everything
 from climb.sources.standard_input import LONGEST, lines, read_paths
 
 Draw = Callable[..., Path]
@@ -64,10 +66,33 @@ def test_names_that_no_file_can_have_are_passed_over(draw: Draw, tmp_path: Path)
     reader, writer = os.pipe()
     os.write(writer, b"a.png\0b.png\n" + b"x" * 5000 + b"\n" + f"{good}\n".encode())
     os.close(writer)
-    pending = list(read_paths(reader, image_size=16)(lambda identity: True, Event()))
+    pending = list(read_paths(reader, image_size=16)(Everything(), Event()))
     os.close(reader)
     assert [one.identity is None for one in pending] == [True, True, False]
     assert pending[-1].where == str(good)
+
+
+def test_a_path_given_again_is_tried_again_if_it_could_not_be_read(
+    draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = draw(tmp_path / "a.png")
+    read, failures = folder.read_file, [Unusable(UNREADABLE, "the drive is away")]
+
+    def flaky(path: str) -> bytes:
+        if failures:
+            raise failures.pop()
+        return read(path)
+
+    monkeypatch.setattr(folder, "read_file", flaky)
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        arrivals = open_source("-", image_size=16).arrivals()
+        os.write(writer, f"{file}\n".encode())
+        assert isinstance(next(arrivals), PassedOver)
+        os.write(writer, f"{file}\n{file}\n".encode())
+        os.close(writer)
+        assert [type(arrival) for arrival in arrivals] == [Item]
 
 
 def test_a_closed_standard_input_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

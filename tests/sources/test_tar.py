@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tarfile
 import time
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
+from typing import IO
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from climb.errors import InputError
-from climb.sources import Item, PassedOver, at_hand, open_source, watch
+from climb.sources import Item, PassedOver, at_hand, open_source, tar, watch
 from climb.sources.item import Unusable
-from climb.sources.tar import ABANDONED_SECONDS, read_shards
+from climb.sources.source import Everything
+from climb.sources.tar import read_shards
 
 
 def write_shard(path: Path, pictures: dict[str, bytes], mode: str = "w") -> Path:
@@ -103,20 +106,120 @@ def test_a_watched_shard_is_read_once_its_writer_is_done(tmp_path: Path, monkeyp
 
 def test_a_watched_shard_that_was_given_up_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "SETTLED_SECONDS", 0.05)
+    monkeypatch.setattr(tar, "ABANDONED_SECONDS", 0.4)
     shard = write_shard(tmp_path / "a.tar", {f"{i}.png": picture(i) for i in range(3)})
     shard.write_bytes(shard.read_bytes()[:4096])
-    os.utime(shard, (time.time() - 2 * ABANDONED_SECONDS,) * 2)
-    arrivals = open_source(f"{tmp_path}/*.tar", image_size=16, watch=True).arrivals(patience=0.3)
+    os.utime(shard, (1, 1))  # what its writer's clock says does not count
+    began = time.monotonic()
+    arrivals = open_source(f"{tmp_path}/*.tar", image_size=16, watch=True).arrivals()
     found = [next(arrivals) for _ in range(3)]
+    assert time.monotonic() - began >= 0.35
     arrivals.close()
     assert [type(arrival) for arrival in found] == [Item, Item, PassedOver]
+
+
+def test_a_watched_shard_of_a_slow_writer_whose_clock_is_behind_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "SETTLED_SECONDS", 0.05)
+    written = write_shard(tmp_path / "whole", {f"{i}.png": picture(i) for i in range(6)}).read_bytes()
+    growing = tmp_path / "a.tar"
+
+    def write() -> None:
+        with open(growing, "wb") as handle:
+            for place in range(0, len(written), 2048):
+                handle.write(written[place : place + 2048])
+                handle.flush()
+                os.utime(growing, (time.time() - 3600,) * 2)
+                time.sleep(0.15)
+
+    writer = Thread(target=write)
+    source = open_source(f"{tmp_path}/*.tar", image_size=16, watch=True)
+    arrivals = source.arrivals(patience=0.5)
+    assert next(arrivals) is None
+    writer.start()
+    found = []
+    while writer.is_alive() or len(found) < 6:
+        found.append(next(arrivals))
+    found += [next(arrivals)]
+    arrivals.close()
+    assert [type(arrival) for arrival in found if arrival is not None] == [Item] * 6
+
+
+def test_a_drive_that_fails_in_the_middle_of_a_shard_costs_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "SETTLED_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.1)
+    write_shard(tmp_path / "a.tar", {f"{i}.png": picture(i) for i in range(6)})
+    extract, calls = tarfile.TarFile.extractfile, []
+
+    def flaky(shard: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes] | None:
+        calls.append(member.name)
+        if len(calls) in (3, 4):  # twice at the same image
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return extract(shard, member)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractfile", flaky)
+    source = open_source(f"{tmp_path}/*.tar", image_size=16, watch=True)
+    arrivals = source.arrivals(patience=5)
+    found: list[str] = []
+    while len(found) < 6:
+        arrival = next(arrivals)
+        if isinstance(arrival, Item):
+            found.append(arrival.where.rpartition("#")[2])
+    arrivals.close()
+    assert found == [f"{i}.png" for i in range(6)]
+    assert source.passed_over == {"unreadable": 1}
+
+
+def test_a_shard_replaced_while_it_is_read_is_not_taken_for_the_one_that_was_found(tmp_path: Path) -> None:
+    path = write_shard(tmp_path / "a.tar", {f"{i}.png": picture(i) for i in range(3)})
+    found = read_shards(str(path), image_size=16, watch=False)(Everything(), Event())
+    assert next(found).where.endswith("#0.png")
+    with open(path, "r+b") as handle:
+        handle.write(handle.read())
+    os.utime(path, (1, 1))
+    with pytest.raises(Unusable, match="not what was found") as raised:
+        next(found).load()
+    assert raised.value.reason == "unreadable"
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_damage_within_a_compressed_shard_is_no_fault_of_the_drive(tmp_path: Path, mode: str) -> None:
+    path = write_shard(tmp_path / f"a.tar.{mode[2:]}", {f"{i}.png": picture(i) for i in range(40)}, mode)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 64] = bytes(64)
+    path.write_bytes(data)
+    passed = [a for a in open_source(path, image_size=16).arrivals() if isinstance(a, PassedOver)]
+    assert passed[-1].reason == "corrupt"
+    assert passed[-1].where == str(path)
+
+
+def test_a_shard_that_breaks_off_is_counted_once_by_those_who_remember(tmp_path: Path) -> None:
+    path = write_shard(tmp_path / "a.tar", {f"{i}.png": picture(i) for i in range(6)})
+    path.write_bytes(path.read_bytes()[:4820])
+    source = open_source(path, image_size=16)
+    arrivals = list(source.arrivals())
+    known = {arrival.identity for arrival in arrivals if arrival is not None}
+    assert isinstance(arrivals[-1], PassedOver)
+    assert None not in known
+
+    class Remembers(Everything):
+        def __call__(self, identity: int, /) -> bool:
+            return identity not in known
+
+    assert list(source.arrivals(claim=Remembers())) == []
 
 
 def test_large_images_are_not_kept_as_bytes_while_they_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(at_hand, "LARGE", 500)
     content = {"large.png": picture(0), "small.png": picture(1)[:400], "bad.png": b"no image" * 200}
     path = write_shard(tmp_path / "a.tar", content)
-    found = list(read_shards(str(path), image_size=8, watch=False)(lambda identity: True, Event()))
+    found = list(read_shards(str(path), image_size=8, watch=False)(Everything(), Event()))
     held = [pending.load.args[0] if isinstance(pending.load, partial) else None for pending in found]
     assert held == [None, content["small.png"], None]
     assert found[0].load().shape == (3, 8, 8)

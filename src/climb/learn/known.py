@@ -29,11 +29,11 @@ class KnownImages:
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "learned.u64"
     >>> known = KnownImages(path, 0)
-    >>> known.claim(7), known.claim(7)
+    >>> known(7), known(7)
     (True, False)
     >>> known.learned(7); known.write()
     1
-    >>> KnownImages(path, 1).claim(7)
+    >>> KnownImages(path, 1)(7)
     False
     """
 
@@ -43,15 +43,19 @@ class KnownImages:
         self._written = count
         self._unwritten = array("Q")
         self._recent: set[int] = set()
+        self._released: set[int] = set()  # of those in the sorted array
         self._sorted: NDArray[np.uint64] = self._read(count)
 
     def __len__(self) -> int:
         """Identities learned, written or not."""
         return self._written + len(self._unwritten)
 
-    def claim(self, identity: int) -> bool:
+    def __call__(self, identity: int, /) -> bool:
         """Whether an image is new; from now on it is not."""
         with self._lock:
+            if identity in self._released:
+                self._released.remove(identity)
+                return True
             if identity in self._recent or self._holds(identity):
                 return False
             self._recent.add(identity)
@@ -63,10 +67,18 @@ class KnownImages:
                 self._recent.clear()
             return True
 
-    def is_new(self, identity: int) -> bool:
-        """Whether an image is new; it stays so, which takes no memory: for sources that name each image once."""
+    def is_new(self, identity: int, /) -> bool:
+        """Whether an image is new; it stays so, which takes no memory."""
         with self._lock:
-            return identity not in self._recent and not self._holds(identity)
+            return identity in self._released or not (identity in self._recent or self._holds(identity))
+
+    def release(self, identity: int, /) -> None:
+        """Make an image new again that was claimed and could not be read."""
+        with self._lock:
+            if identity in self._recent:
+                self._recent.remove(identity)
+            elif self._holds(identity):
+                self._released.add(identity)
 
     def learned(self, identity: int) -> None:
         """An image is in the model now."""
@@ -98,3 +110,19 @@ class KnownImages:
                 "restore the file, or start over in another folder"
             )
         return np.sort(found)
+
+
+class Unclaimed:
+    """Asks a list of learned images and leaves it as it is: for sources that name each image once."""
+
+    def __init__(self, known: KnownImages) -> None:
+        self._known = known
+
+    def __call__(self, identity: int, /) -> bool:
+        """Whether an image is new."""
+        return self._known.is_new(identity)
+
+    is_new = __call__
+
+    def release(self, identity: int, /) -> None:
+        """Nothing was claimed."""

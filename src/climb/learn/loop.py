@@ -21,7 +21,7 @@ from climb.errors import ClimbError
 from climb.learn.encoder import chosen_encoder, write_encoder
 from climb.learn.health import Panel, Watchdog, choose_panel, drift, measure
 from climb.learn.journal import LongJournal
-from climb.learn.known import KnownImages
+from climb.learn.known import KnownImages, Unclaimed
 from climb.learn.live_line import LiveLine
 from climb.learn.resident import resident_bytes
 from climb.learn.track import Tracker
@@ -103,7 +103,7 @@ class Learning:
         self._write_line("start", source=source.name, rereadable=source.rereadable, versions=versions(self.device))
         size, waiting, arrived = self.config.learner.stream_batch, list[Item](), time.monotonic()
         waits = source.endless or not source.rereadable
-        claim = self.known.claim if waits else self.known.is_new
+        claim = self.known if waits else Unclaimed(self.known)
         ending = Event()
         with (
             stop_on_signal() as stop,

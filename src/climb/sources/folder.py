@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -12,20 +13,25 @@ import torch
 from climb.sources.decode import SUFFIXES, decode, read_file
 from climb.sources.identity import file_identity
 from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
-from climb.sources.watch import Found, watched
+from climb.sources.watch import Found, Later, watched
+
+log = logging.getLogger("climb.sources")
 
 
 def read_folder(root: str, *, image_size: int, watch: bool) -> Read:
     """The image files below ``root``: sorted within each folder; new ones as they appear, if it is watched."""
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
-        look = partial(files_below, root, SUFFIXES)
-        for path, status in watched(look, stop) if watch else look():
+        look, later = partial(files_below, root, SUFFIXES, set()), Later()
+
+        def is_new(path: str, status: os.stat_result) -> bool:
+            identity = file_identity(path, status)
+            return claim.is_new(identity) and later.is_due(identity)
+
+        for path, status in watched(look, is_new, stop) if watch else look():
             if stop.is_set():
                 return
-            identity = file_identity(path, status)
-            if claim(identity):
-                yield Pending(identity=identity, where=path, load=partial(load_file, path, image_size))
+            yield from _pending(path, status, image_size, claim, later)
 
     return read
 
@@ -33,12 +39,47 @@ def read_folder(root: str, *, image_size: int, watch: bool) -> Read:
 def find_file(path: str, image_size: int, claim: Claim) -> Iterator[Pending]:
     """The image in the file that somebody names, if it is new; word of it if there is none."""
     try:
-        identity = file_identity(path, os.stat(path))
+        status = os.stat(path)
     except (OSError, ValueError) as error:  # also a name that no file can have
         yield refuse(path, None, Unusable(UNREADABLE, str(error)))
         return
-    if claim(identity):
-        yield Pending(identity=identity, where=path, load=partial(load_file, path, image_size))
+    yield from _pending(path, status, image_size, claim, Later())  # named again, it is tried at once
+
+
+def _pending(path: str, status: os.stat_result, image_size: int, claim: Claim, later: Later) -> Iterator[Pending]:
+    identity = file_identity(path, status)
+    if not claim(identity):
+        return
+
+    def load() -> torch.Tensor:
+        try:
+            image = load_found(path, status, image_size)
+        except Unusable as error:
+            if error.reason == UNREADABLE:
+                if _is_as_found(path, status):  # changed or gone, it is never found again
+                    later.put(identity)
+                claim.release(identity)
+            raise
+        later.forget(identity)
+        return image
+
+    yield Pending(identity=identity, where=path, load=load, again=later.tried(identity))
+
+
+def load_found(path: str, status: os.stat_result, image_size: int) -> torch.Tensor:
+    """The image in a file that had this ``status`` when it was found; of another it would bear the wrong name."""
+    data = read_file(path)
+    if not _is_as_found(path, status):
+        raise Unusable(UNREADABLE, "it is not what was found any more")
+    return decode(data, image_size)
+
+
+def _is_as_found(path: str, status: os.stat_result) -> bool:
+    try:
+        now = os.stat(path)
+    except OSError:
+        return False
+    return (now.st_size, now.st_mtime_ns) == (status.st_size, status.st_mtime_ns)
 
 
 def load_file(path: str, image_size: int) -> torch.Tensor:
@@ -46,22 +87,29 @@ def load_file(path: str, image_size: int) -> torch.Tensor:
     return decode(read_file(path), image_size)
 
 
-def files_below(root: str, extensions: frozenset[str]) -> Iterator[Found]:
+def files_below(root: str, extensions: frozenset[str], told: set[str]) -> Iterator[Found]:
     """Files with such extensions, with their status, the names of one folder at a time in memory.
 
     Hidden files and folders are skipped, and what vanishes while one looks. Links to folders are not followed.
+    Folders that cannot be listed are logged, unless they are among those that are ``told`` already.
     """
     try:
         with os.scandir(root) as entries:
             names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-    except OSError:
+        told.discard(root)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if root not in told:
+            log.warning("cannot look into %s: %s; what is in it is not learned", root, error.strerror or error)
+            told.add(root)
         return
     for name, is_folder in names:
         if name.startswith("."):
             continue
         path = os.path.join(root, name)
         if is_folder:
-            yield from files_below(path, extensions)
+            yield from files_below(path, extensions, told)
         elif os.path.splitext(name)[1].lower() in extensions:
             try:
                 yield path, os.stat(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Event
+from typing import Protocol
 
 import torch
 
@@ -65,10 +66,22 @@ class Pending:
     where: str
     load: Callable[[], torch.Tensor]
     """uint8 (3, S, S), or `Unusable`."""
+    again: bool = False
+    """Whether it could not be read before, so that word of it has been given if it still cannot be."""
 
 
-Claim = Callable[[int], bool]
-"""Whether an identity is new. Asking makes it known, so that nothing is handed out twice."""
+class Claim(Protocol):
+    """Which images are new, by their identities."""
+
+    def __call__(self, identity: int, /) -> bool:
+        """Whether an image is new. Asking makes it known, so that nothing is handed out twice."""
+
+    def is_new(self, identity: int, /) -> bool:
+        """Whether an image is new, without making it known."""
+
+    def release(self, identity: int, /) -> None:
+        """Make an image that could not be read new again."""
+
 
 Read = Callable[[Claim, Event], Iterator[Pending]]
 """What makes a source: images as they are found, until there are no more or the event is set."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Thread
 
-from climb.sources.item import Item, PassedOver, Pending, Unusable
+from climb.sources.item import UNREADABLE, Item, PassedOver, Pending, Unusable
 
 Arrival = Item | PassedOver | None
 """An image, word of one that is not used, or None: nothing came for a while."""
@@ -37,7 +37,7 @@ class Prefetch:
         self._ending = ending or Event()
         self._closed = Event()
         self._live = live
-        self._queue: queue.Queue[Future[Item | PassedOver] | BaseException | None] = queue.Queue(maxsize=depth)
+        self._queue: queue.Queue[Future[Arrival] | BaseException | None] = queue.Queue(maxsize=depth)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="climb-load")
         # A daemon: one that waits for a camera must not keep the process alive.
         self._thread = Thread(target=self._produce, args=(find,), name="climb-find", daemon=True)
@@ -76,7 +76,7 @@ class Prefetch:
             end = error
         self._put(end)
 
-    def _put(self, arrived: Future[Item | PassedOver] | BaseException | None) -> bool:
+    def _put(self, arrived: Future[Arrival] | BaseException | None) -> bool:
         while not self._closed.is_set():
             try:
                 self._queue.put(arrived, timeout=0.2)
@@ -86,9 +86,11 @@ class Prefetch:
         return False
 
 
-def load(pending: Pending) -> Item | PassedOver:
-    """The image, or why it is passed over."""
+def load(pending: Pending) -> Arrival:
+    """The image, or why it is passed over; None if that has been said before."""
     try:
         return Item(identity=pending.identity, image=pending.load(), where=pending.where)
     except Unusable as error:
+        if pending.again and error.reason == UNREADABLE:
+            return None
         return PassedOver(identity=pending.identity, where=pending.where, reason=error.reason, detail=error.detail)

@@ -58,10 +58,10 @@ class Source:
 
         Args:
             patience: seconds without anything after which None is given; None waits for ever.
-            claim: says of an identity whether it is new; by default everything is, once.
+            claim: says which images are new; by default all are, and once only where a source repeats itself.
             ending: set it to have nothing further read; what was read already still arrives.
         """
-        asked = claim or (_claim_once() if self.endless else _everything_is_new)
+        asked = claim or (Once() if self.endless else Everything())
 
         def find(stop: Event) -> Iterator[Pending]:
             return self._read(asked, stop)
@@ -86,17 +86,30 @@ class Source:
             log.warning("further images that are %s are counted, not named", passed.reason)
 
 
-def _everything_is_new(identity: int) -> bool:
-    return True
+class Everything:
+    """Everything is new, always."""
 
-
-def _claim_once() -> Claim:
-    known: set[int] = set()
-
-    def claim(identity: int) -> bool:
-        if identity in known:
-            return False
-        known.add(identity)
+    def __call__(self, identity: int, /) -> bool:
         return True
 
-    return claim
+    is_new = __call__
+
+    def release(self, identity: int, /) -> None: ...
+
+
+class Once:
+    """Everything is new, once."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+
+    def __call__(self, identity: int, /) -> bool:
+        new = identity not in self._known
+        self._known.add(identity)
+        return new
+
+    def is_new(self, identity: int, /) -> bool:
+        return identity not in self._known
+
+    def release(self, identity: int, /) -> None:
+        self._known.discard(identity)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import lzma
 import os
 import tarfile
-import time
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from threading import Event
 from typing import IO
@@ -15,7 +18,7 @@ from climb.sources.at_hand import pending_bytes
 from climb.sources.decode import MOST_BYTES, SUFFIXES
 from climb.sources.identity import file_identity
 from climb.sources.item import CORRUPT, TOO_LARGE, UNREADABLE, Claim, Pending, Read, Unusable, refuse
-from climb.sources.watch import Found, watched
+from climb.sources.watch import Found, Later, settled_seconds, watched
 
 ABANDONED_SECONDS = 60.0
 """A watched shard without an end that nobody has written to for so long is read as it is."""
@@ -40,35 +43,45 @@ def read_shards(pattern: str, *, image_size: int, watch: bool) -> Read:
     """The images in the shards; new shards as they appear, if they are watched."""
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
-        look = partial(shards_matching, pattern)
+        look, later = partial(shards_matching, pattern), Later()
         finished: set[int] = set()  # a watched shard is not read at every look
-        for path, status in watched(look, stop) if watch else look():
+
+        def is_new(path: str, status: os.stat_result) -> bool:
             shard = file_identity(path, status)
-            if shard not in finished and not (watch and _may_grow(path, status)):
-                finished.add(shard)
+            return shard not in finished and later.is_due(shard)
+
+        for path, status in watched(look, is_new, stop, _needed_seconds) if watch else look():
+            shard = file_identity(path, status)
+            try:
                 yield from _images_in(path, status, image_size, claim)
+            except OSError as error:  # the rest is read another time; what came from it is known
+                yield replace(refuse(path, None, Unusable(UNREADABLE, str(error))), again=later.tried(shard))
+                later.put(shard)
+            else:
+                later.forget(shard)
+                finished.add(shard)
 
     return read
 
 
-def _may_grow(path: str, status: os.stat_result) -> bool:
-    """Whether somebody may be adding to a shard, slowly: grown, it would be another one, and be learned a second time.
+def _needed_seconds(path: str, status: os.stat_result) -> float:
+    """How long a shard must have been as it is: grown, it would be another one, and be learned a second time.
 
-    A finished archive ends in zeros. One that does not, or is compressed, is left alone until it has been for a while.
+    A finished archive ends in zeros. One that does not, or is compressed, may have a slow writer.
     """
-    if abs(time.time() - status.st_mtime) >= ABANDONED_SECONDS:
-        return False
     try:
         with open(path, "rb") as handle:
             handle.seek(max(0, status.st_size - 2 * tarfile.BLOCKSIZE))
-            return handle.read() != tarfile.NUL * 2 * tarfile.BLOCKSIZE
+            ended = handle.read() == tarfile.NUL * 2 * tarfile.BLOCKSIZE
     except OSError:  # word of it comes from reading the shard
-        return False
+        ended = True
+    return settled_seconds(path, status) if ended else ABANDONED_SECONDS
 
 
 def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim) -> Iterator[Pending]:
     try:
         with tarfile.open(path) as shard:
+            _check_same(shard, status)
             while (member := shard.next()) is not None:
                 shard.members = []  # type: ignore[attr-defined]  # it remembers every member: that would grow with the shard
                 if not member.isfile() or os.path.splitext(member.name)[1].lower() not in SUFFIXES:
@@ -81,15 +94,30 @@ def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim)
                     detail = f"{member.size:,} bytes; at most {MOST_BYTES:,} are read"
                     yield refuse(where, identity, Unusable(TOO_LARGE, detail))
                     continue
-                content = shard.extractfile(member)
-                data = b"" if content is None else content.read()
+                try:
+                    content = shard.extractfile(member)
+                    data = b"" if content is None else content.read()
+                    _check_same(shard, status)
+                except Exception:
+                    claim.release(identity)
+                    raise
                 yield pending_bytes(data, image_size, where=where, identity=identity)
             _check_end(shard)
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        # What comes after the damage is lost; the shard's own identity is not claimed, a repaired one is another.
-        yield refuse(path, None, Unusable(CORRUPT, f"the shard breaks off: {error}"))
-    except OSError as error:
-        yield refuse(path, None, Unusable(UNREADABLE, str(error)))
+    except (tarfile.TarError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the drive; without a number, of a decompressor
+            raise
+        # What comes after the damage is lost. A repaired shard is another one; this one is counted once.
+        damage = file_identity(path, status, "breaks off")
+        if claim(damage):
+            yield refuse(path, damage, Unusable(CORRUPT, f"the shard breaks off: {error}"))
+
+
+def _check_same(shard: tarfile.TarFile, status: os.stat_result) -> None:
+    """What was opened must be what was found, and still be: its images would bear the names of another's."""
+    file: IO[bytes] = shard.fileobj  # type: ignore[assignment]  # open as long as the shard is
+    now = os.fstat(file.fileno())
+    if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+        raise OSError(errno.ESTALE, "it is not what was found any more")
 
 
 def _check_end(shard: tarfile.TarFile) -> None:

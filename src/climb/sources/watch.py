@@ -1,4 +1,4 @@
-"""Files as they appear: complete ones only."""
+"""Files as they appear: complete ones only, and again those that could not be read."""
 
 from __future__ import annotations
 
@@ -9,33 +9,113 @@ from threading import Event
 
 POLL_SECONDS = 0.5
 """Least time between two looks."""
+COST = 20.0
+"""Times as long as a look takes is the least time between two: watching takes a twentieth of a core at most."""
 SETTLED_SECONDS = 2.0
 """A file that nobody has written to for so long is complete."""
+MOST_YOUNG = 100_000
+"""Files kept in mind that may still be written to; a later look finds the others again."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0
+"""Seconds after which a file that could not be read is tried again; doubled each time."""
 
 Found = tuple[str, os.stat_result]
+Wanted = Callable[[str, os.stat_result], bool]
 
 
-def watched(look: Callable[[], Iterator[Found]], stop: Event) -> Iterator[Found]:
-    """What ``look`` finds, again and again, less the files that may still be written to.
+def settled_seconds(path: str, status: os.stat_result) -> float:
+    """How long any file must have been as it is to be complete."""
+    return SETTLED_SECONDS
+
+
+def watched(
+    look: Callable[[], Iterator[Found]],
+    is_new: Wanted,
+    stop: Event,
+    needed: Callable[[str, os.stat_result], float] = settled_seconds,
+) -> Iterator[Found]:
+    """The new files that ``look`` finds, again and again, each as soon as it is complete.
 
     Polling, and not the kernel's notifications: these do not exist on network file systems, where folders that other
-    machines fill usually are. Every complete file is given at every look; the caller knows which ones are new.
+    machines fill usually are. Nor do the clocks of such machines agree: a file that appears is complete once it has
+    been seen twice as it is, with ``needed`` seconds between. Only at the first look its own times are believed, or
+    starting with a million files would take a second look at each.
     """
-    young: dict[str, tuple[int, int, float]] = {}  # path -> size, time, since when they are so
+    young: dict[str, tuple[int, int, float]] = {}  # path -> size, time, when both were seen
+    first, next_look = True, time.monotonic()
     while not stop.is_set():
-        began = time.monotonic()
-        still_young: dict[str, tuple[int, int, float]] = {}
-        for path, status in look():
-            # By its own time where the clocks agree; by watching it stay as it is where they do not.
-            if time.time() - status.st_mtime < SETTLED_SECONDS:
-                size, changed, since = young.get(path, (-1, -1, began))
-                if (size, changed) != (status.st_size, status.st_mtime_ns):
-                    since = began
-                if began - since < SETTLED_SECONDS:
-                    still_young[path] = (status.st_size, status.st_mtime_ns, since)
+        if time.monotonic() >= next_look:
+            cost, mark = 0.0, time.monotonic()
+            for path, status in look():
+                if stop.is_set():
+                    return
+                if path in young or not is_new(path, status):
                     continue
-            yield path, status
+                if first and time.time() - max(status.st_mtime, status.st_ctime) >= needed(path, status):
+                    cost += time.monotonic() - mark
+                    yield path, status
+                    mark = time.monotonic()  # the reader's time is not the look's
+                elif len(young) < MOST_YOUNG:
+                    young[path] = (status.st_size, status.st_mtime_ns, time.monotonic())
+            now = time.monotonic()
+            pause = COST * (cost + now - mark) if len(young) < MOST_YOUNG else 0.0
+            first, next_look = False, now + max(POLL_SECONDS, pause)
+        for path, status in _grown_up(young, needed):
             if stop.is_set():
                 return
-        young = still_young
-        stop.wait(max(POLL_SECONDS, time.monotonic() - began))  # a large folder is looked at less often
+            yield path, status
+        stop.wait(POLL_SECONDS)
+
+
+def _grown_up(
+    young: dict[str, tuple[int, int, float]], needed: Callable[[str, os.stat_result], float]
+) -> Iterator[Found]:
+    """Those that are as they were long enough ago; they leave ``young``, and so do those that are gone."""
+    for path, (size, changed, since) in list(young.items()):
+        now = time.monotonic()
+        if now - since < SETTLED_SECONDS:
+            continue
+        try:
+            status = os.stat(path)
+        except OSError:
+            del young[path]
+            continue
+        if (status.st_size, status.st_mtime_ns) != (size, changed):
+            young[path] = (status.st_size, status.st_mtime_ns, now)
+        elif now - since >= needed(path, status):
+            del young[path]
+            yield path, status
+
+
+class Later:
+    """Which files to leave alone for a while: those that could not be read, ever longer.
+
+    >>> later = Later()
+    >>> later.put(7); later.is_due(7), later.is_due(8), later.tried(7)
+    (False, True, True)
+    >>> later.forget(7); later.is_due(7), later.tried(7)
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._pauses: dict[int, tuple[float, float]] = {}  # identity -> not before, the pause until then
+
+    def __len__(self) -> int:
+        return len(self._pauses)
+
+    def put(self, identity: int) -> None:
+        """It could not be read just now."""
+        _, before = self._pauses.get(identity, (0.0, FIRST_PAUSE / 2))
+        pause = min(2 * before, LONGEST_PAUSE)
+        self._pauses[identity] = (time.monotonic() + pause, pause)
+
+    def forget(self, identity: int) -> None:
+        """It could be read."""
+        self._pauses.pop(identity, None)
+
+    def is_due(self, identity: int) -> bool:
+        """Whether it may be tried now."""
+        return self._pauses.get(identity, (0.0, 0.0))[0] <= time.monotonic()
+
+    def tried(self, identity: int) -> bool:
+        """Whether it has been tried before, in vain."""
+        return identity in self._pauses
