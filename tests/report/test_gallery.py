@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -66,6 +67,12 @@ def test_every_centroid_has_its_images_its_size_and_its_age() -> None:
     assert said == ["#3 12 imagesage 60, idle 49", "#7 1 imageage 40, idle 40", "#9 4 imagesage 100, idle 97"]
     sizes = [picture(image).size for image in page.iter("img")]
     assert sizes == [(48, 16), (8, 8), (32, 8)]  # six in a row
+
+
+def test_an_age_that_is_not_known_is_bounded() -> None:
+    old = replace(group("long-term", 3, 12, first=40), born=None, born_before=30)
+    page = page_of(Remembered(seen=2000, groups=[old, *TWO_TIERS.groups[1:]]))
+    assert "#3 12 imagesolder than 1,970 images, idle 1,949" in ["".join(e.itertext()) for e in page.iter("figcaption")]
 
 
 def test_images_are_in_their_places_and_the_rest_is_clear() -> None:

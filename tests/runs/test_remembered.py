@@ -75,6 +75,33 @@ def test_a_short_term_centroid_was_born_with_its_anchor() -> None:
     assert [group.born for group in short] == [group.numbers[0] for group in short]
 
 
+def test_every_age_is_known_however_long_the_stream() -> None:
+    state = filled(centroid()).state_dict()
+    whole = remembered(state)
+    state["events"] = state["events"][-1:]
+    found = remembered(state)
+    assert whole is not None
+    assert found is not None
+    assert [group.born for group in found.groups] == [group.born for group in whole.groups]
+    assert {group.born_before for group in found.groups} == {None}
+
+
+def test_a_checkpoint_without_births_tells_how_old_a_centroid_is_at_least() -> None:
+    state = filled(centroid()).state_dict()
+    whole = remembered(state)
+    del state["born"]
+    state["events"] = state["events"][-30:]  # a memory keeps the last ones only
+    oldest = int(state["events"][0, 0])
+    found = remembered(state)
+    assert whole is not None
+    assert found is not None
+    unknown = [group for group in found.groups if group.born is None]
+    assert 0 < len(unknown) < len(found.groups)
+    for group, exact in zip(found.groups, whole.groups, strict=True):
+        assert exact.born is not None
+        assert group.born == exact.born if exact.born >= oldest else exact.born < oldest == group.born_before
+
+
 def test_what_cannot_be_shown_is_nothing() -> None:
     assert remembered({}) is None
     assert remembered(FifoMemory(5, SHAPE, 4).state_dict()) is None

@@ -15,12 +15,14 @@ from climb.serve.found import DEEPEST, Runs, find_runs
 def test_runs_at_any_depth(runs: Path) -> None:
     (runs / "notes").mkdir()
     (runs / "notes" / "config.json").write_text('{"name": "a package"}')
+    (runs / "list").mkdir()
+    (runs / "list" / "config.json").write_text("[1]")
     (runs / "broken").mkdir()
     (runs / "broken" / "config.json").write_text("{")
     shutil.copytree(runs / "climb-0", runs / ".hidden")
     deep = runs.joinpath(*["d"] * (DEEPEST + 1))
     shutil.copytree(runs / "climb-0", deep)
-    assert find_runs(runs) == ["climb-0", "sweep/fifo-1"]
+    assert find_runs(runs) == ["broken", "climb-0", "sweep/fifo-1"]  # that one cannot be read should be told
 
 
 def test_a_run_itself_has_no_name(runs: Path) -> None:

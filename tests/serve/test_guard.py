@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from climb.errors import InputError
+from climb.serve import serve
 from climb.serve.app import make_app
 from climb.serve.guard import HEADERS
 
@@ -71,6 +74,24 @@ def test_a_cookie_of_another_server_is_worth_nothing(client: TestClient, real_ru
     cookie = client.get(f"/?token={TOKEN}").headers["set-cookie"].split(";")[0]
     with TestClient(make_app(real_runs, token=TOKEN), base_url="http://big.machine") as other:
         assert other.get("/", headers={"Cookie": cookie}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["pässwort-mit-umlaut-lang", os.fsdecode(b"p\xe4sswort-mit-umlaut-lang"), "sixteen letters\n", "a" * 15 + "\x00"],
+)
+def test_a_token_that_no_header_can_hold_is_refused(real_runs: Path, token: str) -> None:
+    with pytest.raises(InputError, match="ASCII"):
+        make_app(real_runs, token=token)
+    with pytest.raises(InputError, match="ASCII"):
+        serve(real_runs, host="0.0.0.0", token=token)
+
+
+def test_a_token_of_words_works_both_ways(real_runs: Path) -> None:
+    token = "correct horse + battery & staple"
+    with TestClient(make_app(real_runs, token=token), base_url="http://big.machine", follow_redirects=False) as client:
+        assert client.get("/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        assert client.get("/", params={"token": token}).status_code == 303
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])

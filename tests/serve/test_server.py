@@ -28,6 +28,7 @@ def test_a_short_token_is_refused(real_runs: Path) -> None:
 
 
 def test_a_missing_extra_is_named(real_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "climb.serve.connections", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(InputError, match=r"needs uvicorn: pip install \"climb-ssl\[serve\]\""):
         serve(real_runs)

@@ -40,12 +40,37 @@ def test_a_half_written_line_waits_for_its_other_half(journal: Journal, tmp_path
 
 
 def test_only_what_is_new_is_read(journal: Journal, tmp_path: Path) -> None:
-    journal.write(1, "train", objective=1.0)
+    for batch in range(1, 300):
+        journal.write(batch, "train", objective=1.0)
+    assert journal.path.stat().st_size > 2 * tail.MARK
     follower = JournalTail(tmp_path)
     follower.read()
     text = journal.path.read_text()
     with open(journal.path, "r+") as handle:  # the same file and length: nobody should look there again
-        handle.write(text.replace('"batch": 1', '"batch": 7'))
+        handle.write(text.replace('"batch": 1,', '"batch": 7,'))
+    journal.write(300, "train")
+    assert batches(follower.read()) == list(range(1, 301))
+
+
+def test_two_restarts_between_two_looks(journal: Journal, tmp_path: Path) -> None:
+    """Each writes a new file, and the second one's may have the number that the first one's had."""
+    for batch in range(20):
+        journal.write(batch, "train", objective=1.0)
+    follower = JournalTail(tmp_path)
+    follower.read()
+    number = journal.path.stat().st_ino
+    again = Journal(tmp_path / "again.jsonl")
+    for batch in range(40):
+        again.write(batch, "train", objective=1.0 if batch < 11 else 2.0)
+    journal.path.write_bytes(again.path.read_bytes())
+    assert journal.path.stat().st_ino == number
+    assert [line["objective"] for line in follower.read()] == [1.0] * 11 + [2.0] * 29
+
+
+def test_a_line_without_end_is_not_kept(journal: Journal, tmp_path: Path) -> None:
+    follower = JournalTail(tmp_path)
+    journal.path.write_bytes(b"[" * (5 * tail.PIECE) + b'\n{"batch": 1, "event": "train"}\n')
+    assert batches(follower.read()) == [1]
     journal.write(2, "train")
     assert batches(follower.read()) == [1, 2]
 
@@ -78,19 +103,26 @@ def test_what_is_no_line_of_a_journal_is_passed_over(journal: Journal, tmp_path:
     assert batches(JournalTail(tmp_path).read()) == [3]
 
 
-def test_memory_is_bounded_and_evaluations_stay(
-    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tail, "MOST", 50)
+def test_brackets_without_end_are_passed_over(journal: Journal, tmp_path: Path) -> None:
+    journal.path.write_bytes(b"[" * 200_000 + b"\n" + b'{"batch": 1' + b"0" * 400 + b'}\n{"batch": 3}\n')
+    assert batches(JournalTail(tmp_path).read()) == [3]
+
+
+def test_memory_is_bounded_and_evaluations_stay(journal: Journal, tmp_path: Path) -> None:
     follower = JournalTail(tmp_path)
-    for start in range(0, 400, 40):
-        lines = [{"batch": start + n, "event": "train"} for n in range(40)]
+    for start in range(0, 20_000, 2000):
+        lines: list[dict[str, Any]] = [
+            {"batch": start + n, "event": "train", "time": 1e9, "objective": 1.0, "note": "x" * 50} for n in range(2000)
+        ]
+        lines += [{"batch": start, "event": "evaluation"}, {"batch": start, "event": "start", "versions": {"a": "b"}}]
+        lines += [{"batch": start, "event": "warning", "text": f"{n}"} for n in range(20)]
         with open(journal.path, "a") as handle:
-            handle.write("".join(json.dumps(line) + "\n" for line in [*lines, {"batch": start, "event": "evaluation"}]))
-        assert len(follower.read()) <= 50
+            handle.write("".join(json.dumps(line) + "\n" for line in lines))
+        follower.read()
     found = follower.read()
     assert sum(line["event"] == "evaluation" for line in found) == 10
-    training = batches([line for line in found if line["event"] == "train"])
-    assert training == sorted(training)
-    assert training[1] - training[0] > 1  # every second one, several times
-    assert training[-1] >= 390
+    assert sum(line["event"] == "start" for line in found) == 1
+    assert sum(line["event"] == "warning" for line in found) == tail.EVENTS["warning"]
+    training = [line for line in found if line["event"] == "train"]
+    assert 500 < len(training) < 2500
+    assert training[-1] == {"batch": 19_999, "event": "train", "time": 1e9, "objective": 1.0}

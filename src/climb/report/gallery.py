@@ -97,6 +97,8 @@ def _ages(group: Group, seen: int) -> str:
     if group.tier == "stored":
         return f"from {min(group.numbers):,} to {max(group.numbers):,} of the stream"
     said = [] if group.born is None else [f"age {seen - group.born:,}"]
+    if group.born_before is not None:
+        said.append(f"older than {seen - group.born_before:,} images")
     if group.updated is not None:
         said.append(f"idle {seen - group.updated:,}")
     return ", ".join(said)

@@ -91,7 +91,8 @@ def _columns(result: dict[str, Any], evaluated: str) -> dict[str, dict[str, Any]
 
 def _so_far(record: Record) -> str:
     if not record.labelled:
-        return f"Learning from a stream: {record.batches:,} mini-batches in the journal. The page shows what there is."
+        word = "Learned" if record.ended else "Learning"
+        return f"{word} from a stream: {record.batches:,} mini-batches in the journal. The page shows what there is."
     return (
         f"This run is not finished: {len(record.matrix)} of {record.tasks} tasks evaluated, "
         f"{record.batches:,} mini-batches in the journal. The page shows what there is so far."

@@ -8,7 +8,7 @@ from html import escape
 
 from climb.report.chart import Curve, line_chart
 from climb.report.figure import figure, keys, quiet, section
-from climb.report.record import Record
+from climb.report.record import Record, is_number
 
 BATCHES = "stream mini-batches"
 STYLES = ("first", "second", "third", "fourth")
@@ -66,7 +66,7 @@ def lived(record: Record) -> str:
         said = "This method stores no images." if record.training else "The journal has nothing on the memory."
         return section("lived", "How it lived", quiet(said))
     last = record.training[-1]
-    totals = ", ".join(f"{last[key]:,} {word}" for key, word in TOTALS if last.get(key) is not None)
+    totals = ", ".join(f"{last[key]:,.0f} {word}" for key, word in TOTALS if is_number(last.get(key)))
     said = "Dashed: one task gives way to the next, which the method is not told. " if record.boundaries else ""
     said += f"In all: {totals}." if two_stores and totals else ""
     return section("lived", "How it lived", *([quiet(said)] if said else []), _grid(charts))

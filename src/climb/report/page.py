@@ -11,6 +11,7 @@ from climb.files import write_text
 from climb.report.again import again
 from climb.report.assets import inline_script, policy_of_a_file, style
 from climb.report.beside import beside
+from climb.report.encodable import encodable
 from climb.report.gallery import gallery
 from climb.report.headline import every_number, headline
 from climb.report.learned import learned
@@ -75,7 +76,7 @@ def render(record: Record, *, others: Sequence[Record] = (), memory: Remembered 
             files(record),
         ]
     )
-    return f"""<!DOCTYPE html>
+    whole = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8"/>
@@ -93,3 +94,4 @@ def render(record: Record, *, others: Sequence[Record] = (), memory: Remembered 
 </body>
 </html>
 """
+    return encodable(whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 from climb.errors import InputError
 from climb.runs import Journal, RunFolder
 
-NOT_TRAINING = frozenset({"start", "floor", "evaluation", "warning"})
+NOT_TRAINING = frozenset({"start", "floor", "evaluation", "warning", "end"})
+LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,8 @@ class Record:
     """The journal's lines on training."""
     warnings: list[tuple[int, str]]
     """What a person was told, and after how many mini-batches."""
+    ended: bool
+    """Whether a stream without labels came to its end, as far as anybody knows."""
 
     @property
     def labelled(self) -> bool:
@@ -102,8 +105,10 @@ def is_number(value: Any) -> bool:
 
     >>> is_number(0.5), is_number(None), is_number(True), is_number("0.5"), is_number(float("nan"))
     (True, False, False, False, False)
+    >>> is_number(10**400)
+    False
     """
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
 
 
 def read_record(path: Path) -> Record:
@@ -133,7 +138,9 @@ def make_record(
     path: Path, header: dict[str, Any], result: dict[str, Any] | None, lines: Sequence[dict[str, Any]]
 ) -> Record:
     """The record of a run from what its files hold; ``lines`` are those of the journal."""
+    lines = [line for line in lines if is_number(line.get("batch"))]
     floors = [line for line in lines if line.get("event") == "floor"]
+    sittings = [line["event"] for line in lines if line.get("event") in ("start", "end")]
     if result is not None and "accuracy_matrix" not in result:
         result = None  # of a stream without labels: the journal has it all
     try:
@@ -141,7 +148,9 @@ def make_record(
         evaluated = _evaluated(config, result, floors)
         evaluations = [line for line in lines if line.get("event") == "evaluation" and line.get("network") == evaluated]
         matrix = [line["per_task"] for line in evaluations] if result is None else result["accuracy_matrix"]
-        _check(config, matrix)
+        upto = [line["upto"] for line in evaluations] if result is None else result["accuracy_upto"]
+        floor = _floor(evaluated, floors) if result is None else result["random_encoder_accuracy"]
+        _check(config, matrix, [*upto, *([] if floor is None else [floor])])
         return Record(
             path=path,
             config=config,
@@ -153,24 +162,26 @@ def make_record(
             evaluated=evaluated,
             tasks=len(matrix[0]) if matrix else config.get("stream", {}).get("tasks", 0),
             matrix=matrix,
-            upto=[line["upto"] for line in evaluations] if result is None else result["accuracy_upto"],
-            floor=_floor(evaluated, floors) if result is None else result["random_encoder_accuracy"],
+            upto=upto,
+            floor=floor,
             ends=[line["batch"] for line in evaluations],
-            training=[line for line in lines if "batch" in line and str(line.get("event")) not in NOT_TRAINING],
+            training=[line for line in lines if str(line.get("event")) not in NOT_TRAINING],
             warnings=[(line["batch"], str(line.get("text"))) for line in lines if line.get("event") == "warning"],
+            ended=sittings[-1:] == ["end"],
         )
     except KeyError as error:
         raise InputError(
             f"the files in {path} lack {error}: they are not those of a run of this version; "
             "run it again with climb run, in another folder"
         ) from error
-    except (TypeError, ValueError, AttributeError) as error:  # one such folder must not spoil a page on many
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+        # One such folder must not spoil a page on many.
         raise InputError(
             f"the files in {path} are damaged ({error}): restore them, or run again in another folder"
         ) from error
 
 
-def _check(config: Any, matrix: Any) -> None:
+def _check(config: Any, matrix: Any, others: Sequence[Any]) -> None:
     """Refuse what the pages could not show."""
     for name in ("learner", "data", "stream", "evaluation"):
         if not isinstance(config.get(name, {}), dict):
@@ -178,17 +189,24 @@ def _check(config: Any, matrix: Any) -> None:
     for row in matrix:
         if len(row) != len(matrix[0]) or not all(map(is_number, row)):
             raise ValueError("the accuracies are no matrix of numbers")
+    if not all(map(is_number, others)):
+        raise ValueError("an accuracy is no number")
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """A JSON object from a file of a run folder."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # neither text nor JSON
-        raise InputError(f"cannot read {path}: {error}; restore the file, or run again in another folder") from error
+    found = read_json(path)
     if not isinstance(found, dict):
         raise InputError(f"{path} must hold a JSON object, not a {type(found).__name__}; restore the file")
     return found
+
+
+def read_json(path: Path) -> Any:
+    """Whatever a JSON file holds."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # neither text nor JSON, or brackets within brackets without end
+        raise InputError(f"cannot read {path}: {error}; restore the file, or run again in another folder") from error
 
 
 def _evaluated(config: dict[str, Any], result: dict[str, Any] | None, floors: list[dict[str, Any]]) -> str:

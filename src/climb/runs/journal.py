@@ -58,7 +58,7 @@ def parsed(text: bytes) -> dict[str, Any] | None:
     """
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter for brackets within brackets without end
         return None
     return line if isinstance(line, dict) and isinstance(line.get("batch"), int) else None
 

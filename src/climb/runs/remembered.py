@@ -34,6 +34,8 @@ class Group:
     """float32 (n, d), one per image, where they are known."""
     born: int | None = None
     """Number of the image that opened the centroid, where it is known."""
+    born_before: int | None = None
+    """Where it is not: the number of an image that came later than the one that did."""
     updated: int | None = None
     """Number of the last image that the centroid took in."""
 
@@ -96,11 +98,9 @@ def _rows(state: dict[str, Any], images: torch.Tensor) -> list[Group]:
     """A memory whose centroids are rows: the tier of each, and the ids of its images one row after another."""
     stored = state["pool"] if "pool" in state else torch.cat([state["stm_pool"], state["ltm_pool"]])
     place = {number: position for position, number in enumerate(stored.tolist())}
-    born = (
-        {centroid: number for number, kind, centroid in state["events"].tolist() if kind == 0}
-        if _has_events(state)
-        else {}
-    )
+    events = state["events"].tolist() if isinstance(state.get("events"), torch.Tensor) else []
+    created = {centroid: number for number, kind, centroid in events if kind == 0}
+    oldest = events[0][0] if events else None  # of a long stream, only the last events are kept
     updated = state["updated"] if "updated" in state else state["matched"]
     groups = []
     for row, held in enumerate(state["held"].split(state["counts"].tolist())):
@@ -108,6 +108,7 @@ def _rows(state: dict[str, Any], images: torch.Tensor) -> list[Group]:
         if not numbers:
             continue
         centroid = int(state["centroid"][row]) if "centroid" in state else None
+        born = int(state["born"][row]) if "born" in state else created.get(centroid)
         groups.append(
             Group(
                 tier=TIERS[int(state["tier"][row])],
@@ -115,15 +116,12 @@ def _rows(state: dict[str, Any], images: torch.Tensor) -> list[Group]:
                 numbers=numbers,
                 images=images[[place[number] for number in numbers]],
                 value=state["values"][row],
-                born=born.get(centroid),
+                born=born,
+                born_before=oldest if born is None else None,
                 updated=int(updated[row]),
             )
         )
     return groups
-
-
-def _has_events(state: dict[str, Any]) -> bool:
-    return isinstance(state.get("events"), torch.Tensor)
 
 
 def _listed_slots(state: dict[str, Any], images: torch.Tensor) -> list[Group]:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from fastapi import FastAPI, HTTPException, Query
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from climb.errors import InputError
 from climb.report.assets import script, style
+from climb.report.encodable import encodable
 from climb.report.gallery import gallery
 from climb.report.particulars import FILES
 from climb.serve.found import Runs
 from climb.serve.guard import Guard
 from climb.serve.index import index_page, index_parts
 from climb.serve.metrics import MEDIA_TYPE, metrics
-from climb.serve.pages import Parts, combined_version, compare_page, compared, run_page, run_parts
-from climb.serve.watched import WatchedRun
+from climb.serve.pages import combined_version, compare_page, compared, run_page, run_parts
+from climb.serve.watched import Parts, WatchedRun, legible
+
+JSON = "application/json"
+T = TypeVar("T")
 
 
 def make_app(folder: Path, *, token: str | None = None) -> ASGIApp:
@@ -33,17 +40,17 @@ def make_app(folder: Path, *, token: str | None = None) -> ASGIApp:
 def _add_pages(app: FastAPI, runs: Runs) -> None:
     @app.api_route("/", methods=["GET", "HEAD"], response_model=None)
     def index() -> Response:
-        return HTMLResponse(index_page(runs.all(), runs.root.name))
+        return HTMLResponse(index_page(runs.all(), encodable(runs.root.name)))
 
     @app.api_route("/runs/{name:path}", methods=["GET", "HEAD"], response_model=None)
     def one(name: str) -> Response:
         run = _known(runs, name)
-        with_record(run)
-        return HTMLResponse(run_page(run))
+        return HTMLResponse(_told(run.title, lambda: run_page(run)))
 
     @app.api_route("/compare", methods=["GET", "HEAD"], response_model=None)
     def compare(run: list[str] = Query(default=[])) -> Response:  # noqa: B008 - how FastAPI declares a parameter
-        return HTMLResponse(compare_page(_several(runs, run)))
+        found = _several(runs, run)
+        return HTMLResponse(_told("this comparison", lambda: compare_page(found)))
 
 
 def _add_news(app: FastAPI, runs: Runs) -> None:
@@ -57,7 +64,9 @@ def _add_news(app: FastAPI, runs: Runs) -> None:
     def news_of_one(name: str, version: str = "") -> Response:
         run = _known(runs, name)
         now = combined_version([run])
-        return _news(now, {} if version == now else run.rendered("live", now, lambda: run_parts(with_record(run))))
+        if version == now:
+            return _news(now, {})
+        return _news(now, _told(run.title, lambda: run.rendered("live", now, lambda: run_parts(run))))
 
     @app.get("/api/memory/{name:path}", response_model=None)
     def news_of_memory(name: str, version: str = "") -> Response:
@@ -65,13 +74,14 @@ def _add_news(app: FastAPI, runs: Runs) -> None:
         now = run.memory_version()
         if version == now:
             return _news(now, {})
-        return _news(now, run.rendered("memory", now, lambda: {"remembered": gallery(run.memory())}))
+        pictures = _told(run.title, lambda: run.rendered("memory", now, lambda: {"remembered": gallery(run.memory())}))
+        return _news(now, pictures)
 
     @app.get("/api/compare", response_model=None)
     def news_of_several(run: list[str] = Query(default=[]), version: str = "") -> Response:  # noqa: B008
         found = _several(runs, run)
         now = combined_version(found)
-        return _news(now, {} if version == now else compared(found))
+        return _news(now, {} if version == now else _told("this comparison", lambda: compared(found)))
 
     @app.get("/metrics", response_model=None)
     def numbers() -> Response:
@@ -97,13 +107,12 @@ def _add_files(app: FastAPI, runs: Runs) -> None:
         raise HTTPException(404, "there is no such file of a run here")
 
 
-def with_record(run: WatchedRun) -> WatchedRun:
-    """The run, once it is clear that it can be read."""
+def _told(title: str, tell: Callable[[], T]) -> T:
+    """What ``tell`` gives, or an answer that says what is wrong with the files of a run."""
     try:
-        run.record()
+        return legible(title, tell)
     except (InputError, OSError) as error:
-        raise HTTPException(409, str(error)) from error
-    return run
+        raise HTTPException(409, encodable(str(error))) from error
 
 
 def _known(runs: Runs, name: str) -> WatchedRun:
@@ -114,11 +123,11 @@ def _known(runs: Runs, name: str) -> WatchedRun:
 
 
 def _several(runs: Runs, names: list[str]) -> list[WatchedRun]:
-    found = [with_record(_known(runs, name)) for name in dict.fromkeys(names)]
+    found = [_known(runs, name) for name in dict.fromkeys(names)]
     if not 2 <= len(found) <= 6:
         raise HTTPException(400, "choose two to six runs to compare")
     return found
 
 
 def _news(version: str, parts: Parts) -> Response:
-    return JSONResponse({"version": version, "parts": parts})
+    return Response(encodable(json.dumps({"version": version, "parts": parts}, ensure_ascii=False)), media_type=JSON)

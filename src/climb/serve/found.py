@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from climb.errors import InputError
-from climb.report.record import read_object
+from climb.report.record import read_json
 from climb.serve.contained import readable
-from climb.serve.watched import WatchedRun
+from climb.serve.watched import Kept, WatchedRun
 
 FRESH = 2.0  # seconds for which a search is not repeated
 SHARE = 10  # and at least so many times as long as it took: a large folder is not searched all the time
@@ -30,6 +30,7 @@ class Runs:
         self.root = root.resolve()
         self._lock = threading.Lock()
         self._runs: dict[str, WatchedRun] = {}
+        self._kept = Kept()
         self._due = 0.0  # when to search again
 
     def all(self) -> list[WatchedRun]:
@@ -38,7 +39,7 @@ class Runs:
             now = time.monotonic()
             if now >= self._due:
                 names = find_runs(self.root)
-                self._runs = {name: self._runs.get(name) or WatchedRun(self.root, name) for name in names}
+                self._runs = {name: self._runs.get(name) or WatchedRun(self.root, name, self._kept) for name in names}
                 ended = time.monotonic()
                 self._due = ended + max(FRESH, SHARE * (ended - now))
             return list(self._runs.values())
@@ -61,8 +62,11 @@ def find_runs(root: Path) -> list[str]:
 
 
 def _is_run(root: Path, path: Path) -> bool:
-    try:
-        header = read_object(path) if readable(root, path) else {}
-    except (InputError, OSError):
+    """Whether a config.json is that of a run, or cannot be read: then people should be told that it cannot."""
+    if not readable(root, path):
         return False
-    return isinstance(header.get("config"), dict) and "config_hash" in header
+    try:
+        header = read_json(path)
+    except (InputError, OSError):
+        return True
+    return isinstance(header, dict) and isinstance(header.get("config"), dict) and "config_hash" in header

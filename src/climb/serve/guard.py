@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from climb.errors import InputError
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -27,6 +29,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 ASK = "This server needs its token: open it once with ?token=..., or send the header 'Authorization: Bearer ...'.\n"
+SHORTEST = 16  # characters of a token
 OTHER_NAME = "This server answers only to the name of this machine itself (127.0.0.1, localhost).\n"
 
 
@@ -36,9 +39,13 @@ class Guard:
     Without a token the server is for this machine alone: a request for another host name is refused, so that a page
     from elsewhere cannot reach it under a name of its own (DNS rebinding). With a token, a browser that shows it once
     gets a cookie, and the address bar is rid of the token.
+
+    Raises:
+        InputError: the token will not do.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:
+        check_token(token)
         self._app = app
         self._token = token
         self._cookie = f"climb_{secrets.token_hex(4)}"  # cookies are shared among the ports of a host
@@ -82,6 +89,25 @@ class Guard:
         answer = RedirectResponse(_without_token(request.url.path, request.query_params.multi_items()), 303)
         answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
         return answer
+
+
+def check_token(token: str | None) -> None:
+    """Refuse a token that is easily guessed, or that cannot be sent: a header has room for plain letters only.
+
+    >>> check_token("a-token-of-some-length")
+    >>> check_token("secret")
+    Traceback (most recent call last):
+    climb.errors.InputError: a token needs at least 16 characters; given 6
+    """
+    if token is None:
+        return
+    if len(token) < SHORTEST:
+        raise InputError(f"a token needs at least {SHORTEST} characters; given {len(token)}")
+    if not token.isascii() or not token.isprintable() or token != token.strip():
+        raise InputError(
+            "a token may have plain letters, digits and signs only (ASCII), and no space at its ends: no browser, no "
+            'program could send another one; make one with "openssl rand -hex 16"'
+        )
 
 
 def equal(given: str, expected: str) -> bool:

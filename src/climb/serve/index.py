@@ -10,9 +10,11 @@ from urllib.parse import quote
 
 from climb.errors import InputError
 from climb.report.learned import tasks_seen
-from climb.report.record import Record
-from climb.serve.pages import Parts, page
-from climb.serve.watched import WatchedRun
+from climb.report.record import Record, is_number
+from climb.serve.pages import page
+from climb.serve.watched import Parts, State, WatchedRun
+
+LONGEST = 200  # characters of a cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +93,19 @@ def index_parts(runs: Sequence[WatchedRun]) -> Parts:
 
 
 def _row(run: WatchedRun) -> str:
+    """A run in one line, or what is wrong with it: others must not suffer for one odd folder."""
+    state = run.state()
     try:
-        record = run.record()
+        return run.brief("row", f"{run.version()} {state}", lambda record: _cells(run, state, record))
     except (InputError, OSError) as error:
         return (
             f'<tr><td></td><th scope="row">{escape(run.title)}</th>'
             '<td><span class="badge failed">unreadable</span></td>'
             f'<td colspan="{len(COLUMNS)}">{escape(str(error))}</td></tr>'
         )
-    state = run.state()
+
+
+def _cells(run: WatchedRun, state: State, record: Record) -> str:
     name = escape(run.name)
     cells = "".join(_cell(column, record) for column in COLUMNS)
     return (
@@ -113,6 +119,8 @@ def _cell(column: Column, record: Record) -> str:
     value = column.value(record)
     if value is None:
         return '<td data-value=""></td>'
-    if not column.form or not isinstance(value, int | float):
-        return f'<td data-value="{escape(str(value))}">{escape(str(value))}</td>'
+    counted = isinstance(value, int) or not column.form.endswith("d")
+    if not column.form or not counted or not is_number(value):
+        said = escape(str(value)[:LONGEST])
+        return f'<td data-value="{said}">{said}</td>'
     return f'<td class="number" data-value="{value}">{format(value, column.form)}</td>'

@@ -9,6 +9,7 @@ from typing import Any
 
 from climb.errors import InputError
 from climb.learn import MEASURES
+from climb.report.encodable import encodable
 from climb.report.lived import NOT_VALUES
 from climb.report.record import Record, is_number
 from climb.serve.watched import WatchedRun
@@ -16,6 +17,7 @@ from climb.serve.watched import WatchedRun
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RESULTS = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "forgetting", "random_encoder_accuracy")
 Sample = tuple[str, float]
+Value = tuple[str, dict[str, str], float]
 
 
 def metrics(runs: Iterable[WatchedRun]) -> str:
@@ -23,10 +25,10 @@ def metrics(runs: Iterable[WatchedRun]) -> str:
     samples: dict[str, list[Sample]] = {}
     for run in runs:
         try:
-            record = run.record()
+            told = run.brief("metrics", run.version(), lambda record: list(_of_record(record)))
         except (InputError, OSError):
             continue
-        for name, more, value in _values(run, record):
+        for name, more, value in [*told, *_of_now(run)]:
             labels = ",".join(f'{key}="{escaped(text)}"' for key, text in {"run": run.title, **more}.items())
             samples.setdefault(name, []).append((labels, value))
     meanings = {metric_name(key): meaning for key, meaning in MEASURES.items()}
@@ -36,7 +38,7 @@ def metrics(runs: Iterable[WatchedRun]) -> str:
             lines.append(f"# HELP {name} {meanings[name]}")
         lines.append(f"# TYPE {name} gauge")
         lines += [f"{name}{{{labels}}} {value:.10g}" for labels, value in found]
-    return "\n".join([*lines, ""])
+    return encodable("\n".join([*lines, ""]))
 
 
 def metric_name(key: str) -> str:
@@ -57,7 +59,15 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _values(run: WatchedRun, record: Record) -> Iterable[tuple[str, dict[str, str], float]]:
+def _of_now(run: WatchedRun) -> Iterable[Value]:
+    """What changes though no file does."""
+    yield "climb_run_finished", {}, float(run.state() == "finished")
+    yield "climb_run_at_work", {}, float(run.at_work())
+    if math.isfinite(run.silence()):
+        yield "climb_run_silence_seconds", {}, run.silence()
+
+
+def _of_record(record: Record) -> Iterable[Value]:
     learner: dict[str, Any] = record.config.get("learner", {})
     about = {
         "method": str(learner.get("method", "")),
@@ -67,9 +77,6 @@ def _values(run: WatchedRun, record: Record) -> Iterable[tuple[str, dict[str, st
         "config_hash": record.config_hash,
     }
     yield "climb_run_info", about, 1.0
-    yield "climb_run_finished", {}, float(run.state() == "finished")
-    if math.isfinite(run.silence()):
-        yield "climb_run_silence_seconds", {}, run.silence()
     yield "climb_batches", {}, float(record.batches)
     for key in dict.fromkeys(key for line in record.training[-50:] for key in line if key not in NOT_VALUES):
         value = record.latest(key)

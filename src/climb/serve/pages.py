@@ -9,21 +9,20 @@ from urllib.parse import quote, urlencode
 
 from climb.report.again import again
 from climb.report.beside import beside
+from climb.report.encodable import encodable
 from climb.report.headline import every_number, headline
 from climb.report.learned import learned
 from climb.report.lived import lived, training
 from climb.report.page import TOGGLE
 from climb.report.particulars import FILES, configuration, cost, readable_bytes, versions
-from climb.serve.watched import WatchedRun
+from climb.serve.watched import Parts, WatchedRun
 
 EVERY = 2000  # milliseconds between two questions of a page
-Parts = dict[str, str]
-"""Markup by the id of the element that it replaces."""
 
 
 def page(title: str, body: str, *, live: Sequence[str]) -> str:
     """A whole page that asks the addresses ``live`` for news."""
-    return f"""<!DOCTYPE html>
+    whole = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -41,6 +40,7 @@ def page(title: str, body: str, *, live: Sequence[str]) -> str:
 </body>
 </html>
 """
+    return encodable(whole)
 
 
 def run_page(run: WatchedRun) -> str:
@@ -92,7 +92,7 @@ def compared(runs: Sequence[WatchedRun]) -> Parts:
 def combined_version(runs: Sequence[WatchedRun]) -> str:
     """Changes whenever one of the runs does."""
     told = "\n".join(f"{run.name} {run.version()} {run.state()}" for run in runs)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _files(run: WatchedRun) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from climb.errors import ClimbError, InputError
 from climb.serve.found import Runs
 
-SHORTEST = 16  # characters of a token
 log = logging.getLogger("climb.serve")
 
 
@@ -35,10 +34,9 @@ def serve(
         InputError: before anything is opened, for a folder, an address or a token that will not do.
     """
     try:
-        import uvicorn
-
         from climb.serve.app import make_app
-        from climb.serve.guard import is_loopback
+        from climb.serve.connections import make_server
+        from climb.serve.guard import SHORTEST, check_token, is_loopback
     except ImportError as error:
         raise InputError(f'the server needs {error.name}: pip install "climb-ssl[serve]"') from error
     Runs(folder)  # refuses what is not a folder
@@ -47,17 +45,12 @@ def serve(
             f"--host {host} can be reached from other machines, and needs a token: set CLIMB_TOKEN, or give --token, "
             f"at least {SHORTEST} characters; or leave --host out, and only this machine sees it"
         )
-    if token is not None and len(token) < SHORTEST:
-        raise InputError(f"a token needs at least {SHORTEST} characters; given {len(token)}")
+    check_token(token)
     with listening(host, port) as opened:
         number = opened.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{number}/")
-        # No log of requests: one with ?token= would write the token down.
-        config = uvicorn.Config(
-            make_app(folder, token=token), log_level="warning", access_log=False, server_header=False, lifespan="off"
-        )
-        uvicorn.Server(config).run(sockets=[opened])
+        make_server(make_app(folder, token=token)).run(sockets=[opened])
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from climb.runs import Journal
+from climb.runs.lock import exclusive
+from climb.serve import holder
+from climb.serve.app import make_app
+from climb.serve.found import Runs
+from climb.serve.holder import is_held
+from climb.serve.recent import Recent
+from climb.serve.watched import SILENCE, Kept, State, WatchedRun
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from climb.runs.lock import exclusive
+with exclusive(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def at_work(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a lock, as a learner does."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(lock)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def long_ago(folder: Path) -> None:
+    then = time.time() - 2 * SILENCE
+    os.utime(folder / "journal.jsonl", (then, then))
+
+
+def state(folder: Path) -> State:
+    (run,) = Runs(folder).all()
+    return run.state()
+
+
+def test_a_stream_that_came_to_its_end_is_finished(own_stream: Path) -> None:
+    journal = Journal(own_stream / "journal.jsonl")
+    assert state(own_stream) == "learning"
+    journal.write(59, "end", time=1.0)
+    assert state(own_stream) == "finished"
+    with TestClient(make_app(own_stream), base_url="http://127.0.0.1") as client:
+        assert 'climb_run_finished{run="photos"} 1' in client.get("/metrics").text.splitlines()
+        assert "Learned from a stream: 59 mini-batches" in client.get("/api/live/").json()["parts"]["headline"]
+    long_ago(own_stream)
+    assert state(own_stream) == "finished"
+    journal.write(59, "start", time=2.0)  # and goes on another day
+    assert state(own_stream) == "learning"
+    long_ago(own_stream)
+    assert state(own_stream) == "silent"
+
+
+def test_an_end_may_be_the_last_line_of_a_full_file(own_stream: Path) -> None:
+    Journal(own_stream / "journal.jsonl").write(59, "end", time=1.0)
+    (own_stream / "journal.1.jsonl").rename(own_stream / "journal.2.jsonl")
+    (own_stream / "journal.jsonl").rename(own_stream / "journal.1.jsonl")
+    assert state(own_stream) == "finished"
+
+
+@pytest.mark.parametrize("name", ["lock", ".lock"])
+def test_one_that_waits_for_images_is_not_taken_for_dead(own_stream: Path, name: str) -> None:
+    long_ago(own_stream)
+    with at_work(own_stream / name) as process:
+        assert state(own_stream) == "waiting"
+        with TestClient(make_app(own_stream), base_url="http://127.0.0.1") as client:
+            assert 'climb_run_at_work{run="photos"} 1' in client.get("/metrics").text.splitlines()
+        process.kill()
+        process.wait(20)
+        assert (own_stream / name).read_text().strip() == str(process.pid)
+        assert state(own_stream) == "silent"
+
+
+def test_looking_never_takes_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.write_text("1\n")  # a process that lives, and holds something else
+    assert not is_held(path)
+    with exclusive(path):
+        assert is_held(path)
+    assert not is_held(path)
+    path.write_text("no number")
+    assert not is_held(path)
+    assert not is_held(tmp_path / "nothing")
+
+
+def test_where_the_system_lists_no_locks_the_owner_must_be_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "LOCKS", tmp_path / "nothing")
+    for text, expected in ((str(os.getpid()), True), ("1", True), (str(2**22 + 1), False), ("9" * 30, False)):
+        (tmp_path / "lock").write_text(text)
+        assert is_held(tmp_path / "lock") == expected
+
+
+def test_what_was_used_longest_ago_is_read_again(real_runs: Path) -> None:
+    kept = Kept(tails=Recent(1), records=Recent(1), rendered=Recent(1))
+    one, other = (WatchedRun(real_runs, name, kept) for name in ("climb-0", "sweep/fifo-1"))
+    first = one.record()
+    assert one.record() is first
+    assert other.record().method == "climb-fifo (default)"
+    again = one.record()
+    assert again is not first
+    assert again == first
+    made: list[str] = []
+
+    def rendered(run: WatchedRun) -> dict[str, str]:
+        def render() -> dict[str, str]:
+            made.append(run.name)
+            return {"a": run.name}
+
+        return run.rendered("memory", "1", render)
+
+    for run in (one, one, other, one):
+        assert rendered(run) == {"a": run.name}
+    assert made == ["climb-0", "sweep/fifo-1", "climb-0"]
+
+
+def test_a_row_is_not_made_again_for_nothing(real_runs: Path) -> None:
+    run = WatchedRun(real_runs, "climb-0")
+    made: list[str] = []
+    for version in ("1", "1", "2", "2"):
+        run.brief("row", version, lambda record: made.append(record.method))
+    assert len(made) == 2
