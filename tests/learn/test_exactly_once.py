@@ -18,9 +18,12 @@ import pytest
 import torch
 from PIL import Image
 
-from climb.learn import learn
+from climb.learn import learn, loop, run
 from climb.learn.journal import LongJournal
 from climb.runs import Interrupted, RunFolder
+from climb.sources import Source, standard_input
+from climb.sources.folder import find_file
+from climb.sources.item import Claim, Pending
 
 Write = Callable[..., Path]
 
@@ -104,6 +107,14 @@ def test_the_bound_holds_over_a_killed_life(fill: Write, small: dict[str, Any], 
     assert len(np.unique(digests(tmp_path / "out"))) == 400
 
 
+def terminate_while_learning(over: threading.Event) -> None:
+    """Sends the signal 0.25 s after it is listened to, and never to one who does not listen."""
+    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not over.wait(0.01):
+        pass
+    if not over.wait(0.25) and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_a_signal_saves_everything_and_the_same_call_continues_to_the_same_bits(
     fill: Write, small: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -111,12 +122,13 @@ def test_a_signal_saves_everything_and_the_same_call_continues_to_the_same_bits(
     out = tmp_path / "stopped"
     stops = 0
     while True:
-        timer = threading.Timer(0.25, os.kill, (os.getpid(), signal.SIGTERM))
-        timer.start()
+        over = threading.Event()
+        sender = threading.Thread(target=terminate_while_learning, args=(over,))
+        sender.start()
         try:
             learned = learn(folder, out=out, **small)
-            timer.cancel()
-            timer.join()
+            over.set()
+            sender.join()
             break
         except Interrupted:
             stops += 1
@@ -168,6 +180,67 @@ def test_stopped_by_a_signal_an_iterable_loses_nothing_that_was_taken_from_it(
         learn(images(), out=tmp_path / "out", **{**small, "budget": 500}, method="er-fifo")
     assert 57 <= len(given) < 500
     assert stored_images(tmp_path / "out") == sorted(given)
+
+
+def test_stopped_by_a_signal_every_path_taken_from_standard_input_is_learned(
+    fill: Write, small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = sorted(fill(tmp_path / "images", 12).iterdir())
+
+    def slowly(path: str, image_size: int, claim: Claim) -> Iterator[Pending]:
+        time.sleep(0.15)  # a network drive
+        if path == str(files[4]):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return find_file(path, image_size, claim)
+
+    monkeypatch.setattr(standard_input, "find_file", slowly)
+    monkeypatch.setattr(loop, "PATIENCE", 0.05)
+    reader, writer = os.pipe()
+    os.write(writer, "".join(f"{file}\n" for file in files).encode())
+    with os.fdopen(reader) as paths:
+        monkeypatch.setattr(sys, "stdin", paths)
+        with pytest.raises(Interrupted):
+            learn("-", out=tmp_path / "out", **small, method="er-fifo")
+    os.close(writer)
+    assert stored_images(tmp_path / "out") == all_images(tmp_path / "images")
+
+
+def test_an_iterable_that_never_answers_does_not_keep_a_stopped_learner(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "ENDING_SECONDS", 0.5)
+    over = threading.Event()
+
+    def images() -> Iterator[np.ndarray]:
+        for number in range(13):
+            yield np.full((16, 16, 3), number, np.uint8)
+        os.kill(os.getpid(), signal.SIGTERM)
+        over.wait(60)
+
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        learn(images(), out=tmp_path / "out", **small, method="er-fifo")
+    over.set()
+    assert time.monotonic() - began < 20
+    assert len(stored_images(tmp_path / "out")) == 13
+
+
+def test_stopped_by_a_signal_a_camera_has_every_frame_learned_that_it_gave_before(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(claim: Claim, stop: threading.Event) -> Iterator[Pending]:
+        for number in range(27):
+            image = torch.full((3, 16, 16), number, dtype=torch.uint8)
+            yield Pending(identity=None, where=str(number), load=lambda image=image: image)  # type: ignore[misc]
+        os.kill(os.getpid(), signal.SIGTERM)
+        stop.wait(60)
+
+    camera = Source(read, name="camera", image_size=16, rereadable=False, endless=True, live=True)
+    monkeypatch.setattr(run, "open_source", lambda *arguments, **options: camera)
+    with pytest.raises(Interrupted):
+        learn("/dev/video0", out=tmp_path / "out", **small, method="er-fifo")
+    assert camera.dropped == 0
+    assert len(stored_images(tmp_path / "out")) == 27
 
 
 FILLER = """

@@ -33,6 +33,7 @@ from climb.sources import Item, PassedOver, Source
 from climb.sources.prefetch import Arrival
 
 PATIENCE = 0.25  # seconds after which a loop that waits for images looks at the clock and at signals
+ENDING_SECONDS = 10.0  # without an arrival after which a source that was asked to end is not waited for any longer
 IDLE_SECONDS = 5.0  # without an image after which those that wait for their mini-batch to fill are learned as they are
 YOUTH = 10  # times as many images as the memory holds: until then features move, as they should
 log = logging.getLogger("climb.learn")
@@ -101,7 +102,8 @@ class Learning:
         """
         self._tracker = tracker
         self._write_line("start", source=source.name, rereadable=source.rereadable, versions=versions(self.device))
-        size, waiting, arrived = self.config.learner.stream_batch, list[Item](), time.monotonic()
+        size, waiting = self.config.learner.stream_batch, list[Item]()
+        arrived = quiet_since = time.monotonic()  # the latter: since when a source that was asked to end is silent
         waits = source.endless or not source.rereadable
         claim = self.known if waits else Unclaimed(self.known)
         ending = Event()
@@ -122,10 +124,15 @@ class Learning:
                     self._learn(waiting)
                     waiting = []
                 if stop.asked:
-                    # What was read and cannot be read again is learned yet; the rest is found again the next time.
-                    if source.rereadable or source.live or arrival is None:
+                    if source.rereadable:  # what is not learned is found again the next time
                         break
-                    ending.set()
+                    if arrival is not None or not ending.is_set():
+                        quiet_since = now
+                        ending.set()
+                    # What was taken is learned yet. A frame arrives as soon as a camera gives it; a path on standard
+                    # input has a file behind it, which may lie on a slow drive.
+                    if arrival is None and now - quiet_since >= (PATIENCE if source.live else ENDING_SECONDS):
+                        break
                 self._keep_books(source, line)
             # Left to the next sitting where that is possible: it then has the mini-batches of one that never stopped.
             if waiting and not (source.rereadable and (stop.asked or self._broke is not None)):
