@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import torch
 from PIL import Image
 
 from climb.errors import InputError
-from climb.sources import Item, open_source
+from climb.sources import Item, PassedOver, open_source
 
 Draw = Callable[..., Path]
 
@@ -34,6 +35,59 @@ def test_pictures_arrays_tensors_paths_and_bytes(draw: Draw, tmp_path: Path) -> 
     grey = list(open_source([array[:, :, 0], array[:, :, :1]], image_size=16))
     assert torch.equal(grey[0].image, grey[1].image)
     assert torch.equal(grey[0].image[2], expected[0])
+
+
+def saved(pixels: np.ndarray, kind: str, **options: Any) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, kind, **options)
+    return content.getvalue()
+
+
+def noise(side: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+
+
+def test_a_picture_that_breaks_off_is_passed_over_as_its_bytes_are() -> None:
+    whole = saved(noise(64), "PNG")
+    given = [Image.open(io.BytesIO(data)) for data in (whole, whole[:3000], whole)]
+    source = open_source(given, image_size=16)
+    passed = [type(arrival) for arrival in source.arrivals()]
+    assert passed == [Item, PassedOver, Item]
+    assert source.passed_over == {"truncated": 1}
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_picture_is_turned_by_its_metadata_as_its_bytes_are(turn: int) -> None:
+    pixels = np.zeros((32, 32, 3), np.uint8)
+    pixels[:16], pixels[:, :16, 0] = 255, 128
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    data = saved(pixels, "PNG", exif=exif)
+    picture = Image.open(io.BytesIO(data))
+    of_bytes, of_picture = open_source([data, picture], image_size=8)
+    assert torch.equal(of_bytes.image, of_picture.image)
+    assert np.array_equal(np.asarray(picture), pixels)  # somebody else's: it stays as it is
+
+
+def test_what_is_given_may_be_closed_or_overwritten_when_the_next_is_asked_for(draw: Draw, tmp_path: Path) -> None:
+    files = [draw(tmp_path / f"{number}.png", number) for number in range(20)]
+
+    def pictures() -> Iterator[Image.Image]:
+        for file in files:
+            with Image.open(file) as picture:
+                yield picture
+
+    def frames() -> Iterator[np.ndarray]:
+        frame = np.zeros((16, 16, 3), np.uint8)
+        for file in files:
+            frame[:] = np.asarray(Image.open(file))
+            yield frame
+
+    expected = [item.image for item in open_source(tmp_path.glob("*.png"), image_size=16)]
+    assert len(expected) == 20
+    for images in (pictures(), frames()):
+        found = [item.image for item in open_source(images, image_size=16)]
+        assert sorted(i.numpy().tobytes() for i in found) == sorted(i.numpy().tobytes() for i in expected)
 
 
 @pytest.mark.parametrize(

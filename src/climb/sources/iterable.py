@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from climb.errors import InputError
 from climb.sources.decode import decode, square
 from climb.sources.folder import find_file
-from climb.sources.item import Claim, Pending, Read
+from climb.sources.item import CORRUPT, TRUNCATED, Claim, Pending, Read, Unusable, refuse
 
 
 def read_iterable(images: Iterable[Any], *, image_size: int) -> Read:
@@ -29,19 +30,27 @@ def read_iterable(images: Iterable[Any], *, image_size: int) -> Read:
             if isinstance(given, str | Path):
                 yield from find_file(str(given), image_size, claim)
             else:
-                yield Pending(identity=None, where=f"image {number}", load=partial(to_image, given, image_size))
+                yield _pending(given, image_size, f"image {number}")
             if stop.is_set():  # asked after giving: what was taken from the iterable is not lost
                 return
 
     return read
 
 
-def to_image(given: Any, image_size: int) -> torch.Tensor:
-    """uint8 (3, S, S) from a picture, an array, a tensor, or bytes."""
+def _pending(given: Any, image_size: int, where: str) -> Pending:
     if isinstance(given, bytes):
-        return decode(given, image_size)
+        return Pending(identity=None, where=where, load=partial(decode, given, image_size))
+    try:
+        image = to_image(given, image_size)  # at once: its owner may close or overwrite it when asked for the next
+    except Unusable as error:
+        return refuse(where, None, error)
+    return Pending(identity=None, where=where, load=lambda: image)
+
+
+def to_image(given: Any, image_size: int) -> torch.Tensor:
+    """uint8 (3, S, S) from a picture, an array or a tensor."""
     if isinstance(given, Image.Image):
-        return square(given, image_size)
+        return square(_upright(given), image_size)
     array = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
     if array.ndim == 3 and array.shape[2] not in (1, 3, 4) and array.shape[0] in (1, 3, 4):
         array = array.transpose(1, 2, 0)
@@ -53,3 +62,14 @@ def to_image(given: Any, image_size: int) -> torch.Tensor:
             f"time; given {type(given).__name__} of {array.dtype}, shape {array.shape}"
         )
     return square(Image.fromarray(np.ascontiguousarray(array)), image_size)
+
+
+def _upright(given: Image.Image) -> Image.Image:
+    try:
+        given.load()  # a picture that was opened has not been decoded yet
+    except Exception as error:  # decoders fail in many ways on damaged files; each means that this one is
+        text = f"{type(error).__name__}: {error}"
+        raise Unusable(TRUNCATED if "truncated" in text.lower() else CORRUPT, text) from error
+    with contextlib.suppress(Exception):  # damaged metadata do not spoil the picture
+        return ImageOps.exif_transpose(given)
+    return given
