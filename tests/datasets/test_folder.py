@@ -122,7 +122,7 @@ def test_a_class_whose_only_test_image_is_unreadable(tmp_path: Path, paint: Pain
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([], "holds no image; allowed extensions: .bmp, .gif, .jpeg, .jpg, .png, .tif, .tiff, .webp"),
+        ([], "holds no image; allowed extensions: .avif, .bmp, .gif, .jp2, .jpeg, .jpg, .pgm, .png, .ppm"),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "class 'b' has no image in .*test/b"),
         (["train/a/1.png", "test/a/1.png", "test/c/1.png"], "has classes that .*train has not: c"),
         (["a/1.png", "a/2.png", "b/1.png"], "class 'b' has 1 image; at least 2 are needed"),

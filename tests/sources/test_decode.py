@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from climb.sources.decode import MOST_PIXELS, decode, read_file, square
+from climb.sources.decode import MOST_MEMORY, MOST_PIXELS, decode, read_file, square
 from climb.sources.item import CORRUPT, NOT_AN_IMAGE, REASONS, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
 
 
@@ -34,9 +34,9 @@ def one_colour(data: bytes, size: int = 8) -> tuple[int, ...]:
     return tuple(int(value) for value in image[:, 0, 0])
 
 
-def png_header(width: int, height: int) -> bytes:
+def png_header(width: int, height: int, colour: int = 2) -> bytes:
     """The first bytes of a PNG that claims to be that large."""
-    body = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
     chunk = struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body))
     data = zlib.compress(b"\0" * 1000)
     idat = b"IDAT" + data
@@ -121,6 +121,7 @@ PHOTO = saved(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40,
     [
         (b"", NOT_AN_IMAGE),
         (b"<html>not found</html>", NOT_AN_IMAGE),
+        (saved(Image.new("RGB", (16, 16)), "ICO"), NOT_AN_IMAGE),  # decoded before its size is known
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n", NOT_AN_IMAGE),  # a program
         (PICTURE[: len(PICTURE) // 2], TRUNCATED),
         (PHOTO[: len(PHOTO) // 2], TRUNCATED),
@@ -128,7 +129,7 @@ PHOTO = saved(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40,
         (png_header(60_000, 60_000), TOO_LARGE),  # a decompression bomb: 10 GB once decoded
         (png_header(10_000, 10_000), TOO_LARGE),
     ],
-    ids=["empty", "html", "postscript", "half-png", "half-jpeg", "damaged", "bomb", "gigantic"],
+    ids=["empty", "html", "icon", "postscript", "half-png", "half-jpeg", "damaged", "bomb", "gigantic"],
 )
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_what_cannot_be_used_says_why(data: bytes, reason: str) -> None:
@@ -140,6 +141,17 @@ def test_what_cannot_be_used_says_why(data: bytes, reason: str) -> None:
 
 def test_the_largest_image_has_a_known_size() -> None:
     assert MOST_PIXELS == Image.MAX_IMAGE_PIXELS
+
+
+def test_an_image_is_refused_by_what_its_decoding_takes() -> None:
+    side = 9_400
+    assert side * side < MOST_PIXELS
+    with pytest.raises(Unusable, match=f"707 MB of memory; at most {MOST_MEMORY // 10**6} MB") as caught:
+        decode(png_header(side, side, colour=6), 8)  # RGBA
+    assert caught.value.reason == TOO_LARGE
+    with pytest.raises(Unusable) as caught:
+        decode(png_header(side, side, colour=0), 8)  # grey: tried, and there is nothing in it
+    assert caught.value.reason == TRUNCATED
 
 
 def test_files_that_cannot_be_read_or_are_too_long(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,19 +10,24 @@ from functools import cache
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
-from climb.datasets.decode import EXTENSIONS, to_rgb
+from climb.datasets.decode import EXTENSIONS
+from climb.datasets.rgb import to_rgb, turn_of
 from climb.sources.item import CORRUPT, NOT_AN_IMAGE, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
+from climb.sources.memory_needed import to_convert, to_load
 
-SUFFIXES = EXTENSIONS | {".ppm", ".pgm", ".avif", ".jp2"}
+SUFFIXES = EXTENSIONS
 """What counts as an image file, compared in lower case."""
 MOST_PIXELS = 89_478_485
-"""Images with more are passed over unread: decoded they would fill a quarter of a gigabyte (Pillow's own bound)."""
+"""Images with more are passed over unread (Pillow's own bound)."""
+MOST_MEMORY = 600 * 10**6
+"""Images that take more bytes at any moment of their decoding (see `climb.sources.memory_needed`) are passed over."""
 MOST_BYTES = 256 * 2**20
 """Files with more are passed over unread."""
-FORMATS = ("JPEG", "PNG", "BMP", "DIB", "WEBP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA", "PCX")
-"""What is decoded, whatever a file is called. Pillow knows more, and would start Ghostscript for a PostScript file."""
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "WEBP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "TGA", "PCX")
+"""What is decoded, whatever a file is called. Pillow knows more: it would start Ghostscript for a PostScript file, and
+decode an icon before its true size is known."""
 
 
 @cache
@@ -53,7 +58,8 @@ def decode(data: bytes, image_size: int) -> torch.Tensor:
 def picture(data: bytes, at_least: int) -> Image.Image:
     """The image as RGB, upright; of an animation the first frame. `Unusable` if it is damaged or gigantic.
 
-    A large JPEG is decoded at a fraction of its size, with ``at_least`` so many pixels a side.
+    A large JPEG is decoded at a fraction of its size, with ``at_least`` so many pixels a side. Beside the file's own
+    bytes this takes `MOST_MEMORY` at most and some 50 MB: a picture of 89 million pixels, 368 MB as an RGB PNG.
     """
     try:
         with Image.open(io.BytesIO(data), formats=_formats()) as image:
@@ -61,10 +67,13 @@ def picture(data: bytes, at_least: int) -> Image.Image:
             if width * height > MOST_PIXELS:
                 raise Unusable(TOO_LARGE, f"{width} x {height} pixels; at most {MOST_PIXELS:,} are decoded")
             image.draft(None, (at_least, at_least))  # None keeps the mode
+            _check(image, max(to_load(image, width * height), to_convert(image, None)))
             image.load()
+            turn = None
             with contextlib.suppress(Exception):  # damaged metadata do not spoil the picture
-                ImageOps.exif_transpose(image, in_place=True)
-            return to_rgb(image)
+                turn = turn_of(image)
+            _check(image, to_convert(image, turn))
+            return to_rgb(image, turn)
     except Unusable:
         raise
     except UnidentifiedImageError:
@@ -76,10 +85,19 @@ def picture(data: bytes, at_least: int) -> Image.Image:
         raise Unusable(TRUNCATED if "truncated" in text.lower() else CORRUPT, text) from error
 
 
+def _check(image: Image.Image, needed: float) -> None:
+    if needed > MOST_MEMORY:
+        raise Unusable(
+            TOO_LARGE,
+            f"{image.width} x {image.height} pixels of {image.format} ({image.mode}) take {needed / 1e6:,.0f} MB of "
+            f"memory; at most {MOST_MEMORY / 1e6:,.0f} MB are taken",
+        )
+
+
 def square(image: Image.Image, image_size: int) -> torch.Tensor:
     """The middle of a picture in any mode, as RGB uint8 (3, image_size, image_size).
 
-    The shorter side is resized, the longer one cropped; colours are those of `to_rgb`.
+    The shorter side is resized, the longer one cropped; colours are those of `climb.datasets.rgb.to_rgb`.
     """
     image = to_rgb(image)
     width, height = image.size
