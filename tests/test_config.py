@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climb.config import Execution, LearnerConfig, MemoryConfig, RunConfig, check_learner, from_dict, to_dict
+from climb.config import ADDED, Execution, LearnerConfig, MemoryConfig, RunConfig, check_learner, from_dict, to_dict
 from climb.errors import InputError
 from climb.recipes import RECIPES, get_recipe
 
@@ -121,3 +122,16 @@ def test_values_at_the_edge_are_allowed() -> None:
     edge = LearnerConfig(replay_batch=1250, passes=1, stream_batch=1, ema_decay=0.0, alignment_weight=0.0, image_size=8)
     check_learner(edge)
     check_learner(LearnerConfig(ema_decay=1.0))
+
+
+def test_a_younger_setting_does_not_change_who_a_run_is() -> None:
+    """Runs that were begun before a setting existed are continued, and found by their hash."""
+    folder = Path(__file__).parents[1] / "results" / "cifar100-20-methods" / "cla-e-paper-0"
+    written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert "swapped_refresh" not in written["config"]["learner"]
+    config = from_dict(RunConfig, written["config"])
+    assert config.config_hash() == written["config_hash"]
+    other = replace(config, learner=replace(config.learner, swapped_refresh=True))
+    assert other.config_hash() != written["config_hash"]
+    for (section, name), neutral in ADDED.items():
+        assert getattr(getattr(RunConfig(), section), name) == neutral

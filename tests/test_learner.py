@@ -255,6 +255,14 @@ def test_fit_transform_learns_then_transforms() -> None:
     assert np.array_equal(Climb(**SMALL).fit_transform(batch), Climb(**SMALL).partial_fit(batch).transform(batch))
 
 
+def test_fit_starts_anew_and_takes_new_parameters() -> None:
+    first, second = images(20), images(20, seed=5)
+    model = Climb(**SMALL).fit(first).set_params(passes=2).fit(second)
+    fresh = {**SMALL, "passes": 2}
+    assert np.array_equal(model.transform(second), Climb(**fresh).partial_fit(second).transform(second))
+    assert np.array_equal(model.fit_transform(first), Climb(**fresh).fit_transform(first))
+
+
 def test_features_depend_on_the_seed_and_nothing_else() -> None:
     batch = images(20)
     first = Climb(**SMALL, seed=1).fit_transform(batch)

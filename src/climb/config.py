@@ -161,6 +161,11 @@ class EvaluationConfig:
     """Also a ridge classifier, at the end."""
 
 
+ADDED: dict[tuple[str, str], Any] = {("learner", "swapped_refresh"): False}
+"""Settings that are younger than the first runs, with the value that changes nothing. Only other values are part of a
+run's identity, so that what was begun before them is continued. Such a value stays the default for ever."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """One experiment: everything that decides its result, and nothing that does not."""
@@ -186,6 +191,9 @@ class RunConfig:
         """
         identity = to_dict(self.resolved())
         del identity["recipe"]  # a name for people
+        for (section, name), neutral in ADDED.items():
+            if identity[section][name] == neutral:
+                del identity[section][name]
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

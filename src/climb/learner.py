@@ -126,6 +126,11 @@ class Climb:
             self.engine_.observe(_resized(batch, self.engine_.config.image_size))
         return self
 
+    def fit(self, X: Images, y: object = None) -> Climb:
+        """Learn from images anew: what was learned before is forgotten. `partial_fit` goes on instead."""
+        vars(self).pop("engine_", None)
+        return self.partial_fit(X)
+
     def transform(self, X: Images) -> NDArray[np.float32]:
         """Features (n, f) of uint8 images, from the encoder in eval mode."""
         engine = self._fitted()
@@ -141,8 +146,8 @@ class Climb:
         return features
 
     def fit_transform(self, X: Images, y: object = None) -> NDArray[np.float32]:
-        """`partial_fit`, then `transform` of the same images."""
-        return self.partial_fit(X).transform(X)
+        """`fit`, then `transform` of the same images."""
+        return self.fit(X).transform(X)
 
     # -- what was learned ----------------------------------------------------------------------------------------
 

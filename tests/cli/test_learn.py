@@ -21,13 +21,13 @@ def test_learns_says_what_and_continues(climb: Climb, tree: Path, tmp_path: Path
     command = ["learn", tree, "--out", tmp_path / "out", *SMALL]
     said = climb(*command)
     assert said.code == 0
-    assert "learned 60 images, 60 in all" in said.out
+    assert "learned 60 images; 60 in all sittings" in said.out
     assert "passed over: 1 not an image" in said.out
     assert "of 60 images" in said.out
     assert str(tmp_path / "out") in said.out
     assert "\r" not in said.err  # no live line where nobody looks
     again = climb(*command)
-    assert "learned 0 images, 60 in all" in again.out
+    assert "learned 0 images; 60 in all sittings" in again.out
     other = climb(*command, "--lr", "0.1")
     assert other.code == 2
     assert "holds another run" in other.err

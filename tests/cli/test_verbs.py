@@ -50,6 +50,11 @@ def test_doctor_trains_and_says_with_what(climb: Climb) -> None:
     assert f"{os.environ['CLIMB_CACHE']} (writable)" in said.out
 
 
+def test_the_version(climb: Climb) -> None:
+    said = climb("--version")
+    assert (said.code, said.out) == (0, f"climb {package.__version__}\n")
+
+
 def test_doctor_refuses_a_device_that_is_none(climb: Climb) -> None:
     said = climb("doctor", "--device", "gpu")
     assert said.code == 2

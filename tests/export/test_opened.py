@@ -70,7 +70,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it is no run folder"):
         open_model(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="not finished"):
+    with pytest.raises(InputError, match="a learner at its first checkpoint"):
         open_model(tmp_path)
     (tmp_path / "text.safetensors").write_text("no weights")
     with pytest.raises(InputError, match="no safetensors file"):

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from climb import Climb
 from climb.export import open_model
 from climb.learn import learn
 
@@ -42,3 +44,15 @@ def test_killed_between_the_two_files_of_a_checkpoint(
     whole = learn(folder, out=tmp_path / "whole", **small).folder
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert open_model(out, device="cpu").saved.image_size == small["image_size"]
+
+
+def test_a_state_from_before_centroids_knew_their_birth(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
+    model = Climb(capacity=60, backbone="micro", replay_batch=8, passes=1, device="cpu").partial_fit(images)
+    assert model.memory_ is not None
+    older = model.memory_.state_dict()
+    del older["born"]
+    model.memory_.load_state_dict(older)
+    assert set(model.memory_.state_dict()["born"].tolist()) == {-1}
+    model.partial_fit(images)
+    assert max(model.memory_.state_dict()["born"].tolist()) >= 60

@@ -72,6 +72,12 @@ def test_a_budget_that_says_nothing(budget: str) -> None:
         settled(budget=budget)
 
 
+@pytest.mark.parametrize("budget", ["100000GB", str(10**13)])
+def test_a_budget_beyond_the_machine(budget: str) -> None:
+    with pytest.raises(InputError, match=r"GB; this machine has .* GB: give a smaller --budget"):
+        settled(budget=budget)
+
+
 def test_a_budget_without_room() -> None:
     with pytest.raises(InputError, match="no room for an image"):
         settled(budget="0.001MB")

@@ -75,7 +75,7 @@ def no_line_twice(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("number", "batch", "preset"),
     [
-        (signal.SIGTERM, 1, "default"),
+        (signal.SIGHUP, 1, "default"),  # the terminal was closed
         (signal.SIGINT, 5, "paper"),  # inside a task
         (signal.SIGTERM, 7, "default"),  # the last of a task: its evaluation is kept
         (signal.SIGTERM, 14, "default"),  # the last of all
@@ -223,6 +223,10 @@ def test_the_second_signal_does_not_wait() -> None:
 
 def test_handlers_are_given_back() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stop_on_signal():  # as under nohup
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    signal.signal(signal.SIGHUP, ignored)
     with stop_on_signal() as stop:
         assert not stop.asked
         assert signal.getsignal(signal.SIGTERM) != before[1]

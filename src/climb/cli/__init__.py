@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from climb._version import __version__
 from climb.errors import ClimbError, InputError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -58,6 +59,9 @@ def run_command(argv: Sequence[str]) -> int:
     """Run one command; its exit code."""
     import tyro
 
+    if list(argv) == ["--version"]:
+        print(f"climb {__version__}")
+        return DONE
     # On a terminal the live line says it all; in a log file a line per task is what people look for.
     level = logging.WARNING if sys.stderr.isatty() else logging.INFO
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)

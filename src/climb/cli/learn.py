@@ -91,7 +91,8 @@ def learn(
         track=track,
     )
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(f"learned {learned.new_images:,} images, {learned.images:,} in all, in {learned.seconds:,.0f} s")
+    in_all = f"{learned.images:,} in all sittings, {learned.seconds:,.0f} s"
+    console.print(f"learned {learned.new_images:,} images; {in_all}")
     for reason, count in sorted(learned.passed_over.items()):
         console.print(f"passed over: {count:,} {reason}")
     console.print(f"memory: {learned.stored:,} of {learned.capacity:,} images, {learned.memory_bytes / 1e6:.1f} MB")

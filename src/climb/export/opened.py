@@ -74,7 +74,12 @@ def _file_of(path: Path) -> Path:
         if (path / WEIGHTS).is_file():
             return path / WEIGHTS
         began = (path / "config.json").is_file()
-        reason = "its run is not finished: the command that started it continues it" if began else "it is no run folder"
+        reason = "it is no run folder"
+        if began:
+            reason = (
+                "a run writes it when it is finished, a learner at its first checkpoint, within a minute or so. "
+                "The command that started it continues it"
+            )
         raise InputError(f"{path} holds no {WEIGHTS}; {reason}")
     if not path.exists():
         raise InputError(f"{path} does not exist; MODEL is a run's folder or a file of climb")

@@ -8,7 +8,7 @@ from typing import Any
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, RunConfig, StreamConfig
 from climb.engine import resolve_device
 from climb.errors import InputError
-from climb.learn.sizes import base_config, size_for, with_budget
+from climb.learn.sizes import base_config, check_room, size_for, with_budget
 from climb.methods import check_config, choose_method, choose_objective
 from climb.presets import apply_preset, evaluated_network
 
@@ -53,6 +53,7 @@ def settle(
         replay_batch = max(1, min(config.replay_batch, config.memory.capacity // 2))
     config = replace(config, replay_batch=replay_batch)
     check_config(config)
+    check_room(config)
     return RunConfig(
         recipe="learn",
         seed=seed,

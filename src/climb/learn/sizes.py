@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -59,6 +60,7 @@ def with_budget(config: LearnerConfig, budget: str | int) -> LearnerConfig:
     if match[2] is None:
         return _with_capacity(config, int(match[1]))
     most = int(float(match[1]) * (1_000_000 if match[2].upper() == "MB" else 1_000_000_000))
+    _check_bytes(most, "that budget is")
     fits, too_many = 0, most // (3 * config.image_size**2) + 1
     while too_many - fits > max(1, too_many // 200):  # within half a percent: what one image takes may grow with many
         middle = (fits + too_many) // 2
@@ -69,6 +71,26 @@ def with_budget(config: LearnerConfig, budget: str | int) -> LearnerConfig:
     if fits == 0:
         raise InputError(f"a budget of {budget} has no room for an image of {config.image_size} px; give more")
     return _with_capacity(config, fits)
+
+
+def check_room(config: LearnerConfig) -> None:
+    """Refuse a memory whose images alone are more than this machine has room for.
+
+    >>> check_room(LearnerConfig(memory=MemoryConfig(capacity=10**12)))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    climb.errors.InputError: a memory of 1000000000000 images of 32 px takes 3072000.0 GB; this machine has ... GB: ...
+    """
+    capacity, side = config.memory.capacity, config.image_size
+    _check_bytes(3 * side**2 * capacity, f"a memory of {capacity} images of {side} px takes")
+
+
+def _check_bytes(nbytes: int, said: str) -> None:
+    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes > has:
+        raise InputError(
+            f"{said} {nbytes / 1e9:.1f} GB; this machine has {has / 1e9:.1f} GB: give a smaller --budget, "
+            "in images or megabytes"
+        )
 
 
 def _with_capacity(config: LearnerConfig, capacity: int) -> LearnerConfig:

@@ -84,4 +84,10 @@ def check_tracker(name: str | None) -> None:
 
 def open_tracker(name: str | None, folder: Path, config: RunConfig, images: int) -> Tracker | None:
     """The tracker called ``name``, of a learner that continues after so many images; None for None."""
-    return None if name is None else TRACKERS[name](folder, config, images)
+    if name is None:
+        return None
+    try:
+        return TRACKERS[name](folder, config, images)
+    except Exception as error:  # somebody else's code: not logged in, no network
+        login = "; type wandb login, or WANDB_MODE=offline before the command" if name == "wandb" else ""
+        raise InputError(f"{name} cannot be used: {str(error).strip() or type(error).__name__}{login}") from error

@@ -28,7 +28,7 @@ class Ledger:
     def __init__(self, rows: int) -> None:
         self.tier = np.zeros(rows, dtype=np.int8)
         self.updated = np.zeros(rows, dtype=np.int64)  # number of the last image taken in
-        self.born = np.zeros(rows, dtype=np.int64)  # number of the image that created the centroid
+        self.born = np.zeros(rows, dtype=np.int64)  # number of the image that created the centroid; -1: not known
         self.centroid = np.full(rows, -1, dtype=np.int64)  # the centroids' own ids, in order of creation
         self.held: list[list[int]] = [[] for _ in range(rows)]  # image ids, the anchor first
         self.row_of: dict[int, int] = {}  # image id -> row; who is stored
@@ -138,7 +138,7 @@ class Ledger:
         self.tier[:] = state["tier"].cpu().numpy()
         self.updated[:] = state["updated"].cpu().numpy()
         self.centroid[:] = state["centroid"].cpu().numpy()
-        self.born[:] = state["born"].cpu().numpy()
+        self.born[:] = state["born"].cpu().numpy() if "born" in state else -1  # older states do not tell
         self.pools = {STM: IdPool(state["stm_pool"].tolist()), LTM: IdPool(state["ltm_pool"].tolist())}
         self.held = [part.tolist() for part in torch.split(state["held"], state["counts"].tolist())]
         self.row_of = {image: row for row, held in enumerate(self.held) for image in held}

@@ -27,12 +27,17 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
-    """While inside, SIGINT and SIGTERM set a request in place of ending the process."""
+    """While inside, SIGINT, SIGTERM and SIGHUP set a request in place of ending the process.
+
+    SIGHUP is a terminal that was closed; a process that was told to outlive it, as by nohup, goes on ignoring that.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request  # signals belong to the main thread
         return
-    signals = (signal.SIGINT, signal.SIGTERM)
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
     before = {number: signal.signal(number, request._handle) for number in signals}
     try:
         yield request
