@@ -7,6 +7,7 @@ import http.server
 import struct
 import sys
 import threading
+import wave
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,35 @@ def test_a_damaged_video_is_word_and_not_an_error(tmp_path: Path) -> None:
     (passed,) = open_source(str(tmp_path / "v.mp4"), image_size=16).arrivals()
     assert isinstance(passed, PassedOver)
     assert passed.reason == "corrupt"
+
+
+def write_sound(path: Path) -> Path:
+    with wave.open(str(path), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(bytes(16_000))
+    return path
+
+
+def test_a_video_without_pictures_is_word_and_not_an_error(tmp_path: Path) -> None:
+    (passed,) = open_source(str(write_sound(tmp_path / "v.wav").rename(tmp_path / "v.avi")), image_size=16).arrivals()
+    assert isinstance(passed, PassedOver)
+    assert (passed.reason, passed.detail) == ("corrupt", "there is no picture track in it")
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_gigantic_frames_are_not_converted(tmp_path: Path, announced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded here by a small number, to keep the test fast."""
+    path = write_video(tmp_path / "v.mkv", frames=2)
+    monkeypatch.setattr("climb.sources.video.MOST_FRAME_PIXELS", 64 * 48 - 1)
+    if not announced:  # the track says that it is smaller than its frames are
+        monkeypatch.setattr("climb.sources.video._check", lambda width, height: None)
+    (passed,) = open_source(str(path), image_size=16).arrivals()
+    assert isinstance(passed, PassedOver)
+    assert passed.reason == ("too large" if announced else "corrupt")
+    if announced:
+        assert passed.detail == "frames of 64 x 48 pixels; at most 3,071 are decoded"
 
 
 def test_a_video_filmed_upright_stands_upright(tmp_path: Path) -> None:
@@ -120,6 +150,16 @@ def test_a_stream_that_ends_is_connected_to_again(address: str) -> None:
     found = [next(arrivals) for _ in range(15)]  # more than it gives at once
     arrivals.close()
     assert all(isinstance(item, Item) and item.identity is None for item in found)
+
+
+def test_a_stream_without_pictures_is_connected_to_again(address: str, tmp_path: Path) -> None:
+    write_sound(tmp_path / "sound.wav")
+    arrivals = open_source(address.replace("stream.ts", "sound.wav"), image_size=16).arrivals(patience=10)
+    said = [next(arrivals) for _ in range(2)]
+    arrivals.close()
+    for passed, seconds in zip(said, (1, 2), strict=True):
+        assert isinstance(passed, PassedOver)
+        assert passed.detail == f"there is no picture track in it; connecting again in {seconds} s"
 
 
 def test_a_camera_that_does_not_answer_is_tried_again() -> None:

@@ -14,13 +14,15 @@ from climb.errors import InputError
 from climb.sources.address import without_password
 from climb.sources.decode import square
 from climb.sources.identity import file_identity
-from climb.sources.item import CORRUPT, UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.sources.item import CORRUPT, TOO_LARGE, UNREADABLE, Claim, Pending, Read, Unusable, refuse
 
 VIDEOS = frozenset({".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".wmv", ".flv"})
 ADDRESSES = ("rtsp://", "rtsps://", "rtmp://", "http://", "https://", "udp://", "tcp://", "srt://")
 CAMERA = "/dev/video"
 OPEN_SECONDS, READ_SECONDS = 10.0, 30.0
 LONGEST_PAUSE = 60.0  # between two attempts to reach a camera
+MOST_FRAME_PIXELS = 8192 * 4320
+"""Videos of larger frames are not decoded: converting one takes 10 bytes a pixel, beside what the decoder keeps."""
 
 log = logging.getLogger("climb.sources")
 
@@ -52,7 +54,7 @@ def read_video(path: str, *, image_size: int, every: int) -> Read:
         status = os.stat(path)
         try:
             with av.open(path) as container:
-                for number, frame in enumerate(container.decode(video=0)):
+                for number, frame in enumerate(_frames(container)):
                     if stop.is_set():
                         return
                     identity = file_identity(path, status, "frame", number)
@@ -60,8 +62,8 @@ def read_video(path: str, *, image_size: int, every: int) -> Read:
                         yield _loaded(_picture(frame, image_size), f"{path}#{number}", identity)
         except av.FFmpegError as error:  # what comes after the damage is lost
             yield refuse(path, None, Unusable(CORRUPT, f"the video breaks off: {error}"))
-        except IndexError:
-            yield refuse(path, None, Unusable(CORRUPT, "there is no picture track in it"))
+        except Unusable as error:
+            yield refuse(path, None, error)
 
     return read
 
@@ -76,16 +78,17 @@ def read_live(address: str, *, image_size: int, every: int) -> Read:
         while not stop.is_set():
             try:
                 with _open_live(av, address) as container:
-                    for frame in container.decode(video=0):
+                    for frame in _frames(container):
                         if stop.is_set():
                             return
                         if number % every == 0:
                             yield _loaded(_picture(frame, image_size), f"{shown}#{number}", None)
                         number, pause = number + 1, 1.0
                 log.warning("%s ended; connecting again in %.0f s", shown, pause)
-            except (av.FFmpegError, OSError) as error:
+            except (av.FFmpegError, OSError, Unusable) as error:  # a camera that starts may have no picture yet
                 said = str(error).replace(address, shown)
-                yield refuse(shown, None, Unusable(UNREADABLE, f"{said}; connecting again in {pause:.0f} s"))
+                reason = error.reason if isinstance(error, Unusable) else UNREADABLE
+                yield refuse(shown, None, Unusable(reason, f"{said}; connecting again in {pause:.0f} s"))
             stop.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -97,6 +100,23 @@ def _open_live(av: Any, address: str) -> Any:
         return av.open(address, format="v4l2", timeout=(OPEN_SECONDS, READ_SECONDS))
     options = {"rtsp_transport": "tcp"} if address.startswith("rtsp") else {}
     return av.open(address, options=options, timeout=(OPEN_SECONDS, READ_SECONDS))
+
+
+def _frames(container: Any) -> Iterator[Any]:
+    """The frames of the first picture track; `Unusable` if there is none, or if they are gigantic."""
+    if not container.streams.video:
+        raise Unusable(CORRUPT, "there is no picture track in it")
+    track = container.streams.video[0]
+    _check(track.width, track.height)
+    track.codec_context.options = {"max_pixels": str(MOST_FRAME_PIXELS)}  # of what the track does not announce
+    for frame in container.decode(track):
+        _check(frame.width, frame.height)
+        yield frame
+
+
+def _check(width: int, height: int) -> None:
+    if width * height > MOST_FRAME_PIXELS:
+        raise Unusable(TOO_LARGE, f"frames of {width} x {height} pixels; at most {MOST_FRAME_PIXELS:,} are decoded")
 
 
 def _picture(frame: Any, image_size: int) -> torch.Tensor:
