@@ -285,3 +285,61 @@ def test_a_folder_that_another_process_fills_is_followed_and_a_signal_ends_it(
     assert "the same command continues" in said
     assert stored_images(out) == all_images(pictures)  # each once, none of them half
     assert checkpoint(out)["passed_over"] == {}
+
+
+# As the killer above, of learners that never end by themselves; the last one is asked to when all is learned.
+WATCHED_KILLER = """
+import json, os, random, signal, subprocess, sys, time
+from pathlib import Path
+from climb.learn import learn
+from climb.runs import Interrupted
+from climb.sources import watch
+
+watch.POLL_SECONDS, watch.SETTLED_SECONDS = 0.05, 0.5
+images, out, options, dice = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]), random.Random(5)
+count, filler = int(sys.argv[4]), subprocess.Popen([sys.executable, "-c", *sys.argv[5:]])
+
+def learned():
+    return (out / "learned.u64").stat().st_size // 8 if (out / "learned.u64").exists() else 0
+
+kills = []
+while True:
+    child = os.fork()
+    if child == 0:
+        try:
+            learn(images, out=out, watch=True, **options)
+        except Interrupted:
+            os._exit(0)
+        os._exit(1)
+    deadline = time.monotonic() + dice.uniform(0.3, 2.5)
+    if filler.poll() is None:
+        time.sleep(deadline - time.monotonic())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        kills.append(learned())
+        continue
+    while learned() < count and time.monotonic() < deadline + 60:
+        time.sleep(0.05)
+    time.sleep(1.0)  # what would come twice comes now
+    os.kill(child, signal.SIGTERM)
+    _, status = os.waitpid(child, 0)
+    print(json.dumps({"kills": kills, "filler": filler.returncode, "code": os.waitstatus_to_exitcode(status)}))
+    break
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_while_another_process_fills_its_folder_it_learns_every_file_exactly_once(
+    fill: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    pictures, folder, out = fill(tmp_path / "pictures", 400), tmp_path / "images", tmp_path / "out"
+    folder.mkdir()
+    options = {**small, "method": "er-fifo", "budget": 500, "checkpoint_seconds": 0.1, "journal_seconds": 0.1}
+    arguments = [str(folder), str(out), json.dumps(options), "400", FILLER, str(pictures), str(folder)]
+    ran = subprocess.run([sys.executable, "-c", WATCHED_KILLER, *arguments], capture_output=True, text=True, check=True)
+    said = json.loads(ran.stdout)
+    assert (said["filler"], said["code"]) == (0, 0), ran.stderr
+    assert any(0 < learned < 400 for learned in said["kills"]), said  # at work, each time with more to go on from
+    assert len(np.unique(digests(out))) == len(digests(out)) == 400
+    assert stored_images(out) == all_images(pictures)  # each once, none of them half
+    assert checkpoint(out)["passed_over"] == {}
