@@ -23,6 +23,16 @@ def test_text_and_json_arrive_as_given(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "data.json").read_text(encoding="utf-8")) == data
 
 
+def test_a_name_that_is_not_utf8_can_be_written_and_opens_again(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    name = os.fsdecode(os.fsencode(tmp_path / "there") + b"/caf\xe9")
+    Path(name).touch()
+    write_json(tmp_path / "data.json", {"folder": name})
+    assert Path(json.loads((tmp_path / "data.json").read_text(encoding="utf-8"))["folder"]).is_file()
+    write_text(tmp_path / "page.html", f"<p>{Path(name).name}</p>")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == r"<p>caf\udce9</p>"
+
+
 def test_a_writer_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "state"
     write_text(path, "old")

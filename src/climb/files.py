@@ -35,8 +35,11 @@ def leftovers(path: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file, atomically."""
-    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """A text file, atomically, in UTF-8. What is not, such as a byte of a file's name, stands as ``\\udce9``.
+
+    People can read that, and in JSON it means the same name again.
+    """
+    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8", errors="backslashreplace"))
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -139,9 +140,27 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
 def test_odd_names_come_back_as_they_are(tmp_path: Path, suffix: str) -> None:
-    names = ["a\rb.png", "u\u2028v.png", "\x0b.png", "[bold]é.png", "plain.png"]
-    batch = Embedded(paths=names, features=np.eye(5, 3, dtype=np.float32))
+    names = ["a\rb.png", "u\u2028v.png", "\x0b.png", "[bold]é.png", "plain.png", os.fsdecode(b"caf\xe9.png")]
+    batch = Embedded(paths=names, features=np.eye(6, 3, dtype=np.float32))
     write_features(tmp_path / f"f{suffix}", [batch])
     (again,) = read_features(tmp_path / f"f{suffix}")
     assert again.paths == names
     assert np.array_equal(again.features, batch.features)
+
+
+def test_features_beside_the_paths_of_others_are_refused(tmp_path: Path) -> None:
+    """As after a process that was killed between putting the one and the other in place."""
+    target, beside = tmp_path / "f.npy", tmp_path / "f.paths.txt"
+    write_features(target, [Embedded(paths=["a", "b"], features=np.eye(2, dtype=np.float32))])
+    earlier = beside.read_bytes()
+    write_features(target, [Embedded(paths=["b", "a"], features=np.eye(2, dtype=np.float32))])
+    assert next(read_features(target)).paths == ["b", "a"]
+    beside.write_bytes(earlier)
+    with pytest.raises(InputError, match=r"not written together.*climb embed MODEL IMAGES --out .*f\.npy"):
+        next(read_features(target))
+
+
+def test_paths_beside_an_array_that_another_program_wrote(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.eye(2, dtype=np.float32))
+    (tmp_path / "f.paths.txt").write_text("a\nb\n")
+    assert next(read_features(tmp_path / "f.npy")).paths == ["a", "b"]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import re
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +21,9 @@ from climb import Climb
 from climb.cli import run_command
 from climb.errors import InputError
 from climb.export import Found, embed, images_of, open_model, search, stored_images, write_features
+from climb.export.embed import Embedded
 from climb.export.found_page import copy_found, write_page
+from climb.export.search import nearest
 from climb.runs import RunFolder
 
 from .conftest import noise
@@ -50,6 +55,42 @@ def test_it_finds_the_image_itself_and_orders_the_rest(
     order = np.argsort(-(unit @ unit[17]))[:5]
     assert [one.name for one in found] == [str(pictures / f"{row:02d}.png") for row in order]
     assert [one.similarity for one in found] == pytest.approx((unit @ unit[17])[order].tolist(), abs=1e-5)
+
+
+def test_among_equals_the_earlier_images_come_first() -> None:
+    query = np.random.default_rng(0).normal(size=37).astype(np.float32)
+    others = np.random.default_rng(1).normal(size=(2500, 37)).astype(np.float32)
+    others[700:2300:3] = query  # more than are asked for, over several batches, at every kind of address
+    batches = [
+        Embedded(
+            paths=[str(row) for row in range(start, min(start + 1000, 2500))], features=others[start : start + 1000]
+        )
+        for start in range(0, 2500, 1000)
+    ]
+    found = nearest(query, batches, 150)
+    assert [one.name for one in found] == [str(row) for row in range(700, 700 + 450, 3)]
+
+
+def test_names_that_are_not_utf8(learned: tuple[Climb, Path], pictures: Path, tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(pictures) + b"/caf\xe9.png")
+    (pictures / "03.png").rename(odd)
+    model = open_model(learned[1], device="cpu")
+    for within in (pictures, tmp_path / "features.npy", tmp_path / "features.parquet"):
+        if within != pictures:
+            write_features(within, embed(model, images_of(pictures, 16)))
+        first = search(model, odd, within=within, top=1)[0]
+        assert first.path is not None
+        assert first.path.samefile(odd)
+    page = write_page(tmp_path / "found.html", odd, [first]).read_text(encoding="utf-8")
+    assert page.count(r"caf\udce9.png") >= 3
+    told = subprocess.run(
+        [sys.executable, "-m", "climb", "search", str(learned[1]), odd, "--in", str(pictures), "--device", "cpu"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert rb"caf\udce9.png" in told.stdout
 
 
 def write_image(folder: Path, pixels: torch.Tensor) -> Path:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from climb.runs.command import command_line
@@ -11,6 +13,7 @@ from climb.runs.command import command_line
         (["/usr/bin/climb", "run", "--out", "a b"], "climb run --out 'a b'"),
         (["/site/climb/__main__.py", "learn", "photos"], "python -m climb learn photos"),
         (["/usr/bin/climb", "learn", "rtsp://me:secret@cam/1"], "climb learn rtsp://me:...@cam/1"),
+        (["/usr/bin/climb", "learn", os.fsdecode(b"it's caf\xe9"), "a"], r"climb learn $'it\x27s caf\xe9' a"),
         (["/usr/bin/pytest", "tests"], None),
         (["", "x"], None),
     ],

@@ -1,7 +1,12 @@
-"""Features and paths as files: `.npy` with the paths beside it, or Parquet with both as columns."""
+"""Features and paths as files: `.npy` with the paths beside it, or Parquet with both as columns.
+
+A path need not be UTF-8. Beside `.npy` its bytes stand as they are; in Parquet, whose text is UTF-8, as ``\\udce9``.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +21,9 @@ from climb.files import write_atomic
 SUFFIXES = (".npy", ".parquet")
 _ROWS = 4096
 """Rows read at a time."""
+_SEAL = b"\npaths sha256 "
+"""What stands behind the array in a `.npy` file, before the digest of its paths; readers of arrays stop before it."""
+_ESCAPED = re.compile(r"\\(udc[89a-f][0-9a-f])")
 
 
 def paths_beside(features: Path) -> Path:
@@ -68,10 +76,8 @@ def read_features(path: str | Path) -> Iterator[Embedded]:
 
 def _write_npy(target: Path, paths: Path, batches: Iterable[Embedded]) -> int:
     rows, width = 0, 0
-    with (
-        open(target, "wb") as body,
-        open(paths, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as names,
-    ):
+    digest = hashlib.sha256()
+    with open(target, "wb") as body, open(paths, "wb") as names:
         start = 0
         for batch in batches:
             if rows == 0:
@@ -80,9 +86,12 @@ def _write_npy(target: Path, paths: Path, batches: Iterable[Embedded]) -> int:
             for path in batch.paths:
                 if "\n" in path:
                     raise InputError(f"the path {path!r} has a line break; write a .parquet file instead")
-                names.write(path + "\n")
+                line = path.encode("utf-8", "surrogateescape") + b"\n"
+                digest.update(line)
+                names.write(line)
             body.write(np.ascontiguousarray(batch.features, dtype="<f4").tobytes())
             rows += len(batch.paths)
+        body.write(_SEAL + digest.hexdigest().encode())
         # numpy leaves room in the header for the count of rows to grow, for exactly this use.
         body.seek(0)
         if rows and _write_header(body, rows, width) != start:
@@ -98,15 +107,26 @@ def _write_header(body: BinaryIO, rows: int, width: int) -> int:
 
 
 def _read_npy(path: Path) -> Iterator[Embedded]:
+    beside = paths_beside(path)
     try:
         features = np.load(path, mmap_mode="r", allow_pickle=False)
-        # A name may hold what Python, too, takes for the end of a line.
-        *names, _ = paths_beside(path).read_bytes().decode().split("\n")
+        text = beside.read_bytes()
+        with open(path, "rb") as body:
+            body.seek(features.offset + features.nbytes)
+            seal = body.read(1024)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path} and {paths_beside(path).name}: {error}") from error
+        raise InputError(f"cannot read {path} and {beside.name}: {error}") from error
+    # A file that another program wrote has no seal.
+    if seal.startswith(_SEAL) and seal != _SEAL + hashlib.sha256(text).hexdigest().encode():
+        raise InputError(
+            f"{path} and {beside.name} were not written together: the features would be given to other images; "
+            f"write both anew with: climb embed MODEL IMAGES --out {path}"
+        )
+    # A name may hold what Python, too, takes for the end of a line.
+    *names, _ = text.decode("utf-8", "surrogateescape").split("\n")
     if features.ndim != 2 or len(features) != len(names):
         raise InputError(
-            f"{path} has shape {features.shape} and {paths_beside(path).name} {len(names)} lines; "
+            f"{path} has shape {features.shape} and {beside.name} {len(names)} lines; "
             "they must have one row and one line an image"
         )
     for start in range(0, len(names), _ROWS):
@@ -125,7 +145,6 @@ def _write_parquet(target: Path, batches: Iterable[Embedded]) -> int:
         for batch in batches:
             width = batch.features.shape[1]
             numbers = arrow.array(batch.features.reshape(-1), type=arrow.float32())
-            # Parquet's text is UTF-8, which a file's name need not be.
             paths = [path.encode("utf-8", "backslashreplace").decode() for path in batch.paths]
             table = arrow.table(
                 {"path": arrow.array(paths), "embedding": arrow.FixedSizeListArray.from_arrays(numbers, width)}
@@ -149,9 +168,14 @@ def _read_parquet(path: Path) -> Iterator[Embedded]:
             for batch in file.iter_batches(batch_size=_ROWS, columns=["path", "embedding"]):
                 rows = batch.column("embedding")
                 features = np.asarray(rows.flatten(), dtype=np.float32).reshape(len(rows), -1)
-                yield Embedded(paths=batch.column("path").to_pylist(), features=features)
+                paths = [_ESCAPED.sub(_byte, path) for path in batch.column("path").to_pylist()]
+                yield Embedded(paths=paths, features=features)
     except arrow.ArrowInvalid as error:
         raise InputError(f"{path} is no Parquet file: {error}") from error
+
+
+def _byte(escaped: re.Match[str]) -> str:
+    return chr(int(escaped[1][1:], 16))
 
 
 def _arrow(name: str) -> Any:

@@ -67,6 +67,8 @@ def _own_file(name: str) -> Path | None:
 def nearest(query: np.ndarray[tuple[int], np.dtype[np.float32]], batches: Iterable[Embedded], top: int) -> list[Found]:
     """The ``top`` rows of all batches with the largest cosine to ``query`` (f,), a batch in memory at a time.
 
+    Of rows that are equally near the earlier ones come first.
+
     >>> rows = Embedded(paths=["a", "b"], features=np.float32([[0, 3], [2, 0]]))
     >>> [(found.name, found.similarity) for found in nearest(np.float32([1, 0]), [rows], 1)]
     [('b', 1.0)]
@@ -81,9 +83,9 @@ def nearest(query: np.ndarray[tuple[int], np.dtype[np.float32]], batches: Iterab
                 "they are another model's; embed the images again"
             )
         norms = np.maximum(np.linalg.norm(batch.features, axis=1), 1e-12)
-        cosines = batch.features @ query / (norms * length)
-        rows = np.argpartition(-cosines, min(top, len(cosines)) - 1)[:top]
-        # Earlier images first among equals.
+        # Not as a product of matrices, which rounds equal rows unlike at different places.
+        cosines = (batch.features * query).sum(axis=1) / (norms * length)
+        rows = np.argsort(-cosines, kind="stable")[:top]  # earlier images first among equals
         best = heapq.nlargest(
             top, [*best, *((float(cosines[row]), -(seen + int(row)), batch.paths[row]) for row in rows)]
         )
