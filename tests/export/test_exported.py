@@ -54,6 +54,38 @@ def test_the_code_of_the_card_gives_the_features(
         assert np.abs(np.asarray(names["features"]) - expected).max() <= 1e-4
 
 
+def clear_palette() -> Image.Image:
+    image = Image.fromarray(noise(1, seed=5, side=40)[0]).quantize(16)
+    image.info["transparency"] = bytes(range(0, 256, 16))
+    return image
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        pytest.param(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 28, 4), np.uint8)), id="RGBA"),
+        pytest.param(
+            Image.fromarray(np.random.default_rng(0).integers(0, 256, (28, 40, 4), np.uint8)).convert("LA"), id="LA"
+        ),
+        pytest.param(clear_palette(), id="P"),
+        pytest.param(Image.fromarray(np.random.default_rng(0).integers(0, 2**16, (40, 28), np.uint16)), id="I;16"),
+        pytest.param(Image.fromarray(np.random.default_rng(0).random((40, 28), np.float32)), id="F"),
+        pytest.param(Image.fromarray(100 * np.random.default_rng(0).random((40, 28), np.float32)), id="F-255"),
+        pytest.param(Image.fromarray(noise(1, side=40)[0]).convert("CMYK"), id="CMYK"),
+    ],
+)
+def test_the_code_of_the_card_sees_images_of_every_mode_as_climb_does(
+    run_folder: Path, tmp_path: Path, image: Image.Image
+) -> None:
+    folder = export(open_model(run_folder, device="cpu"), tmp_path / "export")
+    suffix = "tif" if image.mode in ("F", "CMYK") else "png"
+    image.save(tmp_path / f"image.{suffix}")
+    names: dict[str, Any] = {}
+    (code,) = blocks((folder / "README.md").read_text(encoding="utf-8"), "Images")
+    exec(code.replace("image.jpg", str(tmp_path / f"image.{suffix}")), names)
+    assert np.array_equal(names["images"][0], decode_one(tmp_path / f"image.{suffix}", 16).numpy())
+
+
 def test_the_card_of_a_run_has_its_figures(run_folder: Path, tmp_path: Path) -> None:
     folder = export(open_model(run_folder), tmp_path / "export")
     text = (folder / "README.md").read_text(encoding="utf-8")

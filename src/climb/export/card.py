@@ -67,14 +67,22 @@ def _pictures(config: dict[str, Any]) -> str:
     side = config["image_size"]
     return f"""## Images
 
-Take the middle square of an image and resize it to {side} x {side} pixels (bilinear, antialiased), as RGB:
+Take the middle square of an image and resize it to {side} x {side} pixels (bilinear, antialiased), as RGB.
+Transparency is laid on white, deep greys keep their upper 8 bits, floating point counts from 0 to 1 or to 255:
 
 ```python
 import numpy as np
 from PIL import Image, ImageOps
 
-image = ImageOps.exif_transpose(Image.open("image.jpg")).convert("RGB")
-image = ImageOps.fit(image, ({side}, {side}), Image.Resampling.BILINEAR)
+image = ImageOps.exif_transpose(Image.open("image.jpg"))
+if image.mode.startswith("I"):  # 16 or 32 bits
+    image = Image.fromarray((np.asarray(image).astype("int64") >> 8).clip(0, 255).astype("uint8"))
+elif image.mode == "F":
+    values = np.nan_to_num(np.asarray(image, "float64"))
+    image = Image.fromarray((values * (255 if values.max() <= 1 else 1)).clip(0, 255).astype("uint8"))
+elif image.has_transparency_data:
+    image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+image = ImageOps.fit(image.convert("RGB"), ({side}, {side}), Image.Resampling.BILINEAR)
 images = np.asarray(image).transpose(2, 0, 1)[None]  # uint8 (1, 3, {side}, {side})
 ```
 
