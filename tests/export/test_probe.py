@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler, normalize
@@ -46,9 +47,33 @@ def test_it_finds_what_scikit_learn_finds(model: OpenModel, coloured: Coloured) 
     assert max(found["linear_accuracy"], found["ridge_accuracy"]) < 100  # or the comparison would say little
 
 
+def test_a_class_with_fewer_images_than_shots_is_named(model: OpenModel, coloured: Coloured) -> None:
+    folder = coloured({"train": 4, "test": 3})
+    scarce, *others = sorted((folder / "train").iterdir())
+    first, second, *_ = sorted(scarce.iterdir())
+    first.unlink()
+    said = f"shots is 4, but class '{scarce.name}' has 3 training images; give --shots 3 or fewer"
+    with pytest.raises(InputError, match=said):
+        probe(model, folder, shots=4)
+    second.write_bytes(second.read_bytes()[:60])  # damaged, as only reading it tells
+    with pytest.raises(
+        InputError, match=said.replace("is 4", "is 3").replace("3 tr", "2 tr").replace("s 3 o", "s 2 o")
+    ):
+        probe(model, folder, shots=3)
+    assert others
+
+
+def test_every_kind_of_image_counts(model: OpenModel, coloured: Coloured) -> None:
+    folder = coloured({"train": 4, "test": 3})
+    for file in sorted(folder.rglob("*.png"))[::2]:
+        Image.open(file).convert("RGB").save(file.with_suffix(".ppm"))
+        file.unlink()
+    assert probe(model, folder)["train_images"] == 12
+
+
 def test_few_shots_are_the_mean_of_draws(model: OpenModel, coloured: Coloured) -> None:
     folder = coloured({"train": 3, "test": 40})
-    found = probe(model, folder, shots=5, draws=2)  # no class has five: both draws take all
+    found = probe(model, folder, shots=3, draws=2)  # both draws take all
     (train, train_labels), (test, test_labels) = (features_of(model, folder / part) for part in ("train", "test"))
     scaler = StandardScaler().fit(train)
     neighbours = KNeighborsClassifier(3).fit(scaler.transform(train), train_labels)

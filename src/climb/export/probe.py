@@ -34,13 +34,14 @@ def probe(
     50, or as many as the smallest class has images.
 
     ``shots`` trains each probe on that many images of each class instead, none held out, and gives the mean over
-    ``draws`` draws of them, with the standard deviation.
+    ``draws`` draws of them, with the standard deviation. Every class must have so many.
     """
     if shots is not None and shots < 1:
         raise InputError(f"shots is {shots}; it must be at least 1")
     if draws < 1:
         raise InputError(f"draws is {draws}; it must be at least 1")
     folder = read_labelled(images, seed=seed)
+    _check_shots(shots, folder.classes, torch.tensor(folder.train.labels))  # before the work
     train, train_labels = _embedded(model, folder.train)
     test, test_labels = _embedded(model, folder.test)
     classes = len(folder.classes)
@@ -48,6 +49,7 @@ def probe(
         missing = set(range(classes)) - set(labels.tolist())
         if missing:
             raise InputError(f"class '{folder.classes[min(missing)]}' has no readable {name} image")
+    _check_shots(shots, folder.classes, train_labels)  # of files that can be read
     # What answering the commonest class every time would score: accuracies are to be read against it.
     commonest = int(torch.bincount(train_labels).argmax())
     found: dict[str, Any] = {
@@ -66,6 +68,17 @@ def probe(
     if shots is None:
         return {**found, **_with_all(features, classes, seed)}
     return {**found, "shots": shots, "draws": draws, **_with_few(features, classes, shots, draws, seed)}
+
+
+def _check_shots(shots: int | None, classes: list[str], labels: torch.Tensor) -> None:
+    counts = torch.bincount(labels, minlength=len(classes))
+    fewest = int(counts.argmin())
+    if shots is not None and counts[fewest] < shots:
+        has = int(counts[fewest])
+        raise InputError(
+            f"shots is {shots}, but class '{classes[fewest]}' has {has} training image{'' if has == 1 else 's'}; "
+            f"give --shots {has} or fewer, or more images of it"
+        )
 
 
 def _embedded(model: OpenModel, listing: Listing) -> tuple[torch.Tensor, torch.Tensor]:
