@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 Start = Callable[..., Any]
 Open = Callable[..., Any]
 PAINTED = """() => [...document.querySelectorAll("svg.chart path.line")].map((path) => path.getTotalLength())"""
+HEIGHTS = """() => [...document.querySelectorAll(".badge")].map((badge) => badge.getBoundingClientRect().height)"""
 LOADED = """() => [...document.querySelectorAll("img")].map((image) => image.naturalWidth)"""
 
 
@@ -28,6 +29,7 @@ def test_index_sorts_and_compares(runs: Path, start: Start, open_page: Open, tmp
     with start(runs) as address:
         page = open_page(address)
         assert column(page, "Run") == ["climb-0", "sweep/fifo-1", "third"]
+        assert page.evaluate(HEIGHTS) == pytest.approx([20] * 3, abs=5)  # a word is not broken in two
         page.get_by_role("button", name="Method").click()
         assert column(page, "Method") == ["climb", "climb", "climb-fifo"]
         page.get_by_role("button", name="Method").click()
@@ -42,13 +44,30 @@ def test_index_sorts_and_compares(runs: Path, start: Start, open_page: Open, tmp
         page.get_by_label("compare climb-0").check()
         assert compare.is_disabled()
         page.get_by_label("compare sweep/fifo-1").check()
-        page.screenshot(path=tmp_path / "index.png")
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=tmp_path / f"index-{scheme}.png")
         compare.click()
         page.wait_for_url("**/compare?run=*&run=*")
         assert page.locator("#beside h2").inner_text() == "Side by side"
         assert all(length > 0 for length in page.evaluate(PAINTED))
         assert page.locator("#beside .keys li").filter(has_text="fifo-1").count() >= 3
-        page.screenshot(path=tmp_path / "compare.png", full_page=True)
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=tmp_path / f"compare-{scheme}.png", full_page=True)
+
+
+def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_being_sorted(
+    runs: Path, start: Start, open_page: Open
+) -> None:
+    (runs / "broken").mkdir()
+    (runs / "broken" / "config.json").write_text("{")
+    with start(runs) as address:
+        page = open_page(address)
+        page.get_by_role("button", name="Seed").click()
+        assert column(page, "Run") == ["sweep/fifo-1", "climb-0", "broken"]
+        page.get_by_role("button", name="Run").click()
+        assert column(page, "Run") == ["broken", "climb-0", "sweep/fifo-1"]
 
 
 def test_choices_outlive_news(runs: Path, start: Start, open_page: Open) -> None:

@@ -69,7 +69,8 @@ const chosen = new Map();  // table -> [column, direction], so that fresh rows c
 function sort(table) {
   if (!chosen.has(table)) return;
   const [column, direction] = chosen.get(table);
-  const key = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+  // A row that says what is wrong with a run has fewer cells.
+  const key = (row) => row.cells[column]?.dataset.value ?? row.cells[column]?.textContent.trim() ?? "";
   const rows = [...table.tBodies[0].rows].sort((one, other) => {
     const [a, b] = [key(one), key(other)];
     if ((a === "") !== (b === "")) return a === "" ? 1 : -1;  // what is not known comes last either way

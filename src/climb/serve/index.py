@@ -11,7 +11,7 @@ from urllib.parse import quote
 from climb.errors import InputError
 from climb.report.learned import tasks_seen
 from climb.report.record import Record, is_number
-from climb.serve.pages import page
+from climb.serve.pages import badge, page
 from climb.serve.watched import Parts, State, WatchedRun
 
 LONGEST = 200  # characters of a cell
@@ -111,7 +111,7 @@ def _cells(run: WatchedRun, state: State, record: Record) -> str:
     return (
         f'<tr><td><input type="checkbox" name="run" value="{name}" aria-label="compare {escape(run.title)}"></td>'
         f'<th scope="row"><a href="/runs/{escape(quote(run.name))}">{escape(run.title)}</a></th>'
-        f'<td><span class="badge {state}">{state}</span></td>{cells}</tr>'
+        f"<td>{badge(state)}</td>{cells}</tr>"
     )
 
 

@@ -15,9 +15,15 @@ from climb.report.learned import learned
 from climb.report.lived import lived, training
 from climb.report.page import TOGGLE
 from climb.report.particulars import FILES, configuration, cost, readable_bytes, versions
-from climb.serve.watched import Parts, WatchedRun
+from climb.serve.watched import Parts, State, WatchedRun
 
 EVERY = 2000  # milliseconds between two questions of a page
+MEANINGS: dict[State, str] = {
+    "finished": "done",
+    "learning": "its journal was written to in the last five minutes",
+    "waiting": "its process is alive, and has had nothing to write for five minutes",
+    "silent": "nothing was written for five minutes, and no process of this machine is at work in its folder",
+}
 
 
 def page(title: str, body: str, *, live: Sequence[str]) -> str:
@@ -64,7 +70,7 @@ def run_parts(run: WatchedRun) -> Parts:
     """What changes while a run goes on."""
     record = run.record()
     return {
-        "state": _badge(run),
+        "state": badge(run.state(), more=' id="state"'),
         "headline": headline(record),
         "learned": learned(record),
         "lived": lived(record),
@@ -110,6 +116,6 @@ def _link(run: WatchedRun) -> str:
     return f'<a href="/runs/{escape(quote(run.name))}">{escape(run.title)}</a>'
 
 
-def _badge(run: WatchedRun) -> str:
-    state = run.state()
-    return f'<span id="state" class="badge {state}">{state}</span>'
+def badge(state: State, *, more: str = "") -> str:
+    """The state of a run in a word, and what it means under the pointer."""
+    return f'<span{more} class="badge {state}" title="{escape(MEANINGS[state])}">{state}</span>'
