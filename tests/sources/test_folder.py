@@ -141,4 +141,4 @@ def test_watching_gives_a_file_once(draw: Draw, tmp_path: Path, monkeypatch: pyt
 def test_a_look_stops_when_asked() -> None:
     stop = Event()
     stop.set()
-    assert list(watching.watched(lambda: iter([("a", os.stat("."))]), lambda path, status: True, stop)) == []
+    assert list(watching.watched(lambda thorough: iter([("a", os.stat("."))]), lambda path, status: True, stop)) == []

@@ -54,7 +54,7 @@ def test_the_next_look_does_not_wait_for_as_long_as_the_reader_took(
     files = [str(draw(tmp_path / f"{number}.png")) for number in range(3)]
     looks: list[float] = []
 
-    def look() -> Iterator[Found]:
+    def look(thorough: bool) -> Iterator[Found]:
         looks.append(time.monotonic())
         return ((file, os.stat(file)) for file in files)
 
@@ -67,19 +67,23 @@ def test_the_next_look_does_not_wait_for_as_long_as_the_reader_took(
     assert taken - looks[0] < 3 * 0.4 + watching.POLL_SECONDS + 0.3
 
 
-def test_looks_are_as_rare_as_they_are_costly() -> None:
-    looks: list[float] = []
+def test_looks_are_as_rare_as_they_are_costly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
+    looks: dict[bool, list[float]] = {True: [], False: []}
     stop = Event()
 
-    def look() -> Iterator[Found]:
-        looks.append(time.monotonic())
-        time.sleep(0.05)  # a large folder
-        if len(looks) == 2:
+    def look(thorough: bool) -> Iterator[Found]:
+        looks[thorough].append(time.monotonic())
+        time.sleep(0.05 if thorough else 0.005)  # a large folder
+        if len(looks[True]) == 2:
             stop.set()
         yield "a", os.stat(".")
 
     assert list(watched(look, lambda path, status: False, stop)) == []
-    assert looks[1] - looks[0] >= 0.05 * watching.COST
+    assert looks[True][1] - looks[True][0] >= 0.05 * watching.COST
+    quick = looks[False]
+    assert len(quick) > 2
+    assert all(later - earlier >= 0.005 * watching.COST for earlier, later in pairwise(quick))
 
 
 def test_a_young_file_does_not_wait_for_the_next_costly_look(
@@ -87,7 +91,7 @@ def test_a_young_file_does_not_wait_for_the_next_costly_look(
 ) -> None:
     monkeypatch.setattr(watching, "COST", 1e9)  # there is only one look
     file = draw(tmp_path / "a.png")
-    given = watched(lambda: iter([(str(file), os.stat(file))]), everything_is_new, Event())
+    given = watched(lambda thorough: iter([(str(file), os.stat(file))]), everything_is_new, Event())
     began = time.monotonic()
     assert next(given)[0] == str(file)
     assert 0.15 < time.monotonic() - began < 2

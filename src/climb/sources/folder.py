@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
-from functools import partial
 from threading import Event
 
 import torch
@@ -13,22 +11,21 @@ import torch
 from climb.sources.decode import SUFFIXES, decode, read_file
 from climb.sources.identity import file_identity
 from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
-from climb.sources.watch import Found, Later, watched
-
-log = logging.getLogger("climb.sources")
+from climb.sources.tree import Tree
+from climb.sources.watch import Later, watched
 
 
 def read_folder(root: str, *, image_size: int, watch: bool) -> Read:
     """The image files below ``root``: sorted within each folder; new ones as they appear, if it is watched."""
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
-        look, later = partial(files_below, root, SUFFIXES, set()), Later()
+        look, later = Tree(root, SUFFIXES).look, Later()
 
         def is_new(path: str, status: os.stat_result) -> bool:
             identity = file_identity(path, status)
             return claim.is_new(identity) and later.is_due(identity)
 
-        for path, status in watched(look, is_new, stop) if watch else look():
+        for path, status in watched(look, is_new, stop) if watch else look(True):
             if stop.is_set():
                 return
             yield from _pending(path, status, image_size, claim, later)
@@ -85,33 +82,3 @@ def _is_as_found(path: str, status: os.stat_result) -> bool:
 def load_file(path: str, image_size: int) -> torch.Tensor:
     """The image in a file."""
     return decode(read_file(path), image_size)
-
-
-def files_below(root: str, extensions: frozenset[str], told: set[str]) -> Iterator[Found]:
-    """Files with such extensions, with their status, the names of one folder at a time in memory.
-
-    Hidden files and folders are skipped, and what vanishes while one looks. Links to folders are not followed.
-    Folders that cannot be listed are logged, unless they are among those that are ``told`` already.
-    """
-    try:
-        with os.scandir(root) as entries:
-            names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-        told.discard(root)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if root not in told:
-            log.warning("cannot look into %s: %s; what is in it is not learned", root, error.strerror or error)
-            told.add(root)
-        return
-    for name, is_folder in names:
-        if name.startswith("."):
-            continue
-        path = os.path.join(root, name)
-        if is_folder:
-            yield from files_below(path, extensions, told)
-        elif os.path.splitext(name)[1].lower() in extensions:
-            try:
-                yield path, os.stat(path)
-            except OSError:
-                continue

@@ -10,7 +10,6 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from threading import Event
 from typing import IO
 
@@ -43,14 +42,17 @@ def read_shards(pattern: str, *, image_size: int, watch: bool) -> Read:
     """The images in the shards; new shards as they appear, if they are watched."""
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
-        look, later = partial(shards_matching, pattern), Later()
+        later = Later()
         finished: set[int] = set()  # a watched shard is not read at every look
 
         def is_new(path: str, status: os.stat_result) -> bool:
             shard = file_identity(path, status)
             return shard not in finished and later.is_due(shard)
 
-        for path, status in watched(look, is_new, stop, _needed_seconds) if watch else look():
+        def look(thorough: bool) -> Iterator[Found]:
+            return shards_matching(pattern)
+
+        for path, status in watched(look, is_new, stop, _needed_seconds) if watch else look(True):
             shard = file_identity(path, status)
             try:
                 yield from _images_in(path, status, image_size, claim)

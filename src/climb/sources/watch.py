@@ -10,7 +10,7 @@ from threading import Event
 POLL_SECONDS = 0.5
 """Least time between two looks."""
 COST = 20.0
-"""Times as long as a look takes is the least time between two: watching takes a twentieth of a core at most."""
+"""Times as long as a look takes is the least time between two of its kind: each takes a twentieth of a core at most."""
 SETTLED_SECONDS = 2.0
 """A file that nobody has written to for so long is complete."""
 MOST_YOUNG = 100_000
@@ -19,7 +19,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0
 """Seconds after which a file that could not be read is tried again; doubled each time."""
 
 Found = tuple[str, os.stat_result]
-Wanted = Callable[[str, os.stat_result], bool]
+Young = dict[str, tuple[int, int, float]]
+"""By path: size and time, and when both were seen."""
+Look = Callable[[bool], Iterator[Found]]
+"""What is there; given whether to be thorough, or quick where that is possible."""
 
 
 def settled_seconds(path: str, status: os.stat_result) -> float:
@@ -28,8 +31,8 @@ def settled_seconds(path: str, status: os.stat_result) -> float:
 
 
 def watched(
-    look: Callable[[], Iterator[Found]],
-    is_new: Wanted,
+    look: Look,
+    is_new: Callable[[str, os.stat_result], bool],
     stop: Event,
     needed: Callable[[str, os.stat_result], float] = settled_seconds,
 ) -> Iterator[Found]:
@@ -40,12 +43,13 @@ def watched(
     been seen twice as it is, with ``needed`` seconds between. Only at the first look its own times are believed, or
     starting with a million files would take a second look at each.
     """
-    young: dict[str, tuple[int, int, float]] = {}  # path -> size, time, when both were seen
-    first, next_look = True, time.monotonic()
+    young: Young = {}
+    first, next_look, next_thorough = True, 0.0, 0.0
     while not stop.is_set():
-        if time.monotonic() >= next_look:
-            cost, mark = 0.0, time.monotonic()
-            for path, status in look():
+        began = mark = time.monotonic()
+        if began >= next_look:
+            cost, thorough = 0.0, began >= next_thorough
+            for path, status in look(thorough):
                 if stop.is_set():
                     return
                 if path in young or not is_new(path, status):
@@ -56,9 +60,13 @@ def watched(
                     mark = time.monotonic()  # the reader's time is not the look's
                 elif len(young) < MOST_YOUNG:
                     young[path] = (status.st_size, status.st_mtime_ns, time.monotonic())
-            now = time.monotonic()
-            pause = COST * (cost + now - mark) if len(young) < MOST_YOUNG else 0.0
-            first, next_look = False, now + max(POLL_SECONDS, pause)
+            first, now = False, time.monotonic()
+            pause = COST * (cost + now - mark)
+            next_look = now + (POLL_SECONDS if thorough else max(POLL_SECONDS, pause))
+            if thorough:
+                next_thorough = now + max(POLL_SECONDS, pause)
+            if len(young) >= MOST_YOUNG:
+                next_thorough = now
         for path, status in _grown_up(young, needed):
             if stop.is_set():
                 return
@@ -66,9 +74,7 @@ def watched(
         stop.wait(POLL_SECONDS)
 
 
-def _grown_up(
-    young: dict[str, tuple[int, int, float]], needed: Callable[[str, os.stat_result], float]
-) -> Iterator[Found]:
+def _grown_up(young: Young, needed: Callable[[str, os.stat_result], float]) -> Iterator[Found]:
     """Those that are as they were long enough ago; they leave ``young``, and so do those that are gone."""
     for path, (size, changed, since) in list(young.items()):
         now = time.monotonic()
