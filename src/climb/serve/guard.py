@@ -105,8 +105,8 @@ def check_token(token: str | None) -> None:
         raise InputError(f"a token needs at least {SHORTEST} characters; given {len(token)}")
     if not token.isascii() or not token.isprintable() or token != token.strip():
         raise InputError(
-            "a token may have plain letters, digits and signs only (ASCII), and no space at its ends: no browser, no "
-            'program could send another one; make one with "openssl rand -hex 16"'
+            "a token may have plain letters, digits and signs only (ASCII), and no space at its ends: nobody could "
+            'send another one; make one with "openssl rand -hex 16"'
         )
 
 
