@@ -27,6 +27,8 @@ from climb.learn.sizes import SIZES
 from climb.learn.track import TRACKERS
 from climb.nets import load_encoder
 from climb.runs import RunFolder
+from climb.sources import Source
+from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
 
 Write = Callable[..., Path]
 Small = dict[str, Any]
@@ -291,6 +293,49 @@ def test_wandb_gets_the_numbers_of_the_journal(small: Small, tmp_path: Path, mon
         time.sleep(0.1)
     assert b"novelty_rate" in run.read_bytes()
     assert b"effective_rank" in run.read_bytes()
+
+
+# -- a camera ----------------------------------------------------------------------------------------------------------
+
+
+def of_camera(read: Read, monkeypatch: pytest.MonkeyPatch) -> Source:
+    camera = Source(read, name="camera", image_size=16, rereadable=False, endless=True, live=True)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *arguments, **options: camera)
+    return camera
+
+
+def test_a_dead_camera_does_not_have_the_checkpoint_written_again(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(claim: Claim, stop: threading.Event) -> Iterator[Pending]:
+        for _ in range(5):
+            yield refuse("camera", None, Unusable(UNREADABLE, "no route to host"))
+
+    learn(pictures(10), out=tmp_path / "out", **small)
+    state = tmp_path / "out" / "checkpoint" / "state.safetensors"
+    before = state.stat().st_mtime_ns
+    of_camera(read, monkeypatch)
+    learned = learn("rtsp://camera", out=tmp_path / "out", **small, checkpoint_seconds=0.0)
+    assert learned.passed_over == {UNREADABLE: 5}
+    assert state.stat().st_mtime_ns == before
+
+
+def test_dropped_frames_are_counted_over_all_sittings(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(claim: Claim, stop: threading.Event) -> Iterator[Pending]:
+        for picture in pictures(200):
+            image = torch.from_numpy(picture.transpose(2, 0, 1).copy())
+            yield Pending(identity=None, where="camera", load=lambda image=image: image)  # type: ignore[misc]
+
+    dropped = 0
+    for _ in range(2):
+        camera = of_camera(read, monkeypatch)
+        learn("rtsp://camera", out=tmp_path / "out", **small)
+        assert camera.dropped > 0
+        dropped += camera.dropped
+        lines = LongJournal(tmp_path / "out" / "journal.jsonl").read("train")
+        assert lines[-1]["dropped"] == dropped
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ class Learning:
             kind=resolve_engine(execution.engine, self.device),
         )
         self.journal = LongJournal(folder.journal.path)
-        self.tally: Counter[str] = Counter()  # what became of the images in the memory
+        self.tally: Counter[str] = Counter()  # what became of the images in the memory, and of frames
         self.passed_over: Counter[str] = Counter()  # by reason
         self.seconds = 0.0  # of all sittings
         self._checkpoint_seconds = execution.checkpoint_seconds
@@ -84,6 +84,7 @@ class Learning:
         self._panel: Panel | None = None
         self._drift: float | None = None
         self._last: Observation | None = None
+        self._dropped_before = 0  # frames, by earlier sittings
         self._broke: Exception | None = None  # why the source ended, if it should not have
         self._loss = torch.zeros((), device=self.device)  # sum since the last line; read when one is written
         self.known = self._resume()
@@ -101,6 +102,7 @@ class Learning:
             Exception: what the source raised when it broke; all that was learned is saved.
         """
         self._tracker = tracker
+        self._dropped_before = self.tally["dropped"]
         self._write_line("start", source=source.name, rereadable=source.rereadable, versions=versions(self.device))
         size, waiting = self.config.learner.stream_batch, list[Item]()
         arrived = quiet_since = time.monotonic()  # the latter: since when a source that was asked to end is silent
@@ -164,7 +166,8 @@ class Learning:
         self.passed_over[passed.reason] += 1
         if passed.identity is not None and passed.for_good:
             self.known.learned(passed.identity)
-        self._dirty = True
+        # Not for what is tried again: a camera that is away would have the whole state written at every attempt.
+        self._dirty = self._dirty or passed.for_good
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
@@ -183,6 +186,7 @@ class Learning:
 
     def _record(self, source: Source, line: LiveLine) -> None:
         """One line of the journal about the time since the last one; none if nothing happened."""
+        self.tally["dropped"] = self._dropped_before + source.dropped
         budget, memory, observation = self.engine.budget, self.engine.parts.memory, self._last
         batches, images = budget.batches - self._line_batches, budget.images - self._line_images
         if batches == 0 or observation is None:
@@ -201,7 +205,7 @@ class Learning:
             "images": budget.images,
             "images_per_second": images / max(time.monotonic() - self._line_began, 1e-9),
             "passed_over": sum(self.passed_over.values()),
-            "dropped": source.dropped,
+            "dropped": self.tally["dropped"],
             "objective": loss,
             "alignment": float(observation.alignment),
             "embedding_spread": None if state is None else state.spread,
