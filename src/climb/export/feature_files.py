@@ -141,27 +141,28 @@ def _write_parquet(target: Path, batches: Iterable[Embedded]) -> int:
     arrow, parquet = _arrow("pyarrow"), _arrow("pyarrow.parquet")
     writer = None
     rows = 0
-    try:
-        for batch in batches:
-            width = batch.features.shape[1]
-            numbers = arrow.array(batch.features.reshape(-1), type=arrow.float32())
-            paths = [path.encode("utf-8", "backslashreplace").decode() for path in batch.paths]
-            table = arrow.table(
-                {"path": arrow.array(paths), "embedding": arrow.FixedSizeListArray.from_arrays(numbers, width)}
-            )
-            writer = writer or parquet.ParquetWriter(str(target), table.schema)
-            writer.write_table(table)
-            rows += len(paths)
-    finally:
-        if writer is not None:
-            writer.close()
+    with open(target, "wb") as body:  # the library opens no file whose name is not UTF-8
+        try:
+            for batch in batches:
+                width = batch.features.shape[1]
+                numbers = arrow.array(batch.features.reshape(-1), type=arrow.float32())
+                paths = [path.encode("utf-8", "backslashreplace").decode() for path in batch.paths]
+                table = arrow.table(
+                    {"path": arrow.array(paths), "embedding": arrow.FixedSizeListArray.from_arrays(numbers, width)}
+                )
+                writer = writer or parquet.ParquetWriter(body, table.schema)
+                writer.write_table(table)
+                rows += len(paths)
+        finally:
+            if writer is not None:
+                writer.close()
     return rows
 
 
 def _read_parquet(path: Path) -> Iterator[Embedded]:
     arrow, parquet = _arrow("pyarrow"), _arrow("pyarrow.parquet")
     try:
-        with parquet.ParquetFile(str(path)) as file:
+        with open(path, "rb") as body, parquet.ParquetFile(body) as file:
             missing = {"path", "embedding"} - set(file.schema_arrow.names)
             if missing:
                 raise InputError(f"{path} has no column {' and '.join(sorted(missing))}; expected path and embedding")
