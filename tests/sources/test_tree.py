@@ -82,3 +82,16 @@ def test_a_file_that_cannot_be_looked_at_for_now_is_not_skipped(root: Path, monk
     broken = False
     assert seen(tree) == ["2", "3"]
     assert seen(tree) == []
+
+
+def test_a_root_that_vanishes_is_named_and_what_comes_back_is_found(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(looking, "SURE_SECONDS", 0.0)
+    tree, away = Tree(str(root), frozenset({".png"})), root.with_name("away")
+    assert len(seen(tree)) == 5
+    root.rename(away)  # a drive that is not mounted
+    assert [seen(tree), seen(tree)] == [[], []]
+    assert caplog.text.count(f"cannot look into {root}") == 1
+    away.rename(root)
+    assert len(seen(tree)) == 5

@@ -87,29 +87,41 @@ class Source:
 
 
 class Everything:
-    """Everything is new, always."""
+    """A `Claim` to which everything is new, always."""
 
     def __call__(self, identity: int, /) -> bool:
+        """Yes."""
         return True
 
     is_new = __call__
 
-    def release(self, identity: int, /) -> None: ...
+    def release(self, identity: int, /) -> None:
+        """It is new already."""
 
 
 class Once:
-    """Everything is new, once."""
+    """A `Claim` to which everything is new, once.
+
+    >>> claim = Once()
+    >>> claim(7), claim(7), claim.is_new(7)
+    (True, False, False)
+    >>> claim.release(7); claim.is_new(7), claim(7)
+    (True, True)
+    """
 
     def __init__(self) -> None:
         self._known: set[int] = set()
 
     def __call__(self, identity: int, /) -> bool:
+        """Whether it has not been claimed; now it is."""
         new = identity not in self._known
         self._known.add(identity)
         return new
 
     def is_new(self, identity: int, /) -> bool:
+        """Whether it has not been claimed."""
         return identity not in self._known
 
     def release(self, identity: int, /) -> None:
+        """It is new again."""
         self._known.discard(identity)

@@ -63,9 +63,9 @@ class Tree:
             with os.scandir(folder) as entries:
                 names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
             self._told.discard(folder)
-        except FileNotFoundError:
-            return
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and folder != self._root:
+                return
             if folder not in self._told:
                 log.warning("cannot look into %s: %s; what is in it is not learned", folder, error.strerror or error)
                 self._told.add(folder)
