@@ -40,6 +40,8 @@ def to_rgb(image: Image.Image, turn: Turn = None) -> Image.Image:
         return image
     image.load()
     convert = _conversion(image)
+    if image.width * image.height <= STRIP_PIXELS:
+        return convert(image if turn is None else image.transpose(turn))
     whole = Image.new("RGB", upright_size(image, turn))
     step = max(1, STRIP_PIXELS // whole.width)
     for top in range(0, whole.height, step):
