@@ -33,6 +33,16 @@ def test_a_name_that_is_not_utf8_can_be_written_and_opens_again(tmp_path: Path) 
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == r"<p>caf\udce9</p>"
 
 
+def test_others_may_read_what_the_folder_lets_them(tmp_path: Path) -> None:
+    def keeps_to_itself(temporary: Path) -> None:
+        temporary.unlink(missing_ok=True)
+        os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
+
+    (tmp_path / "plain").touch()
+    write_atomic(tmp_path / "state", keeps_to_itself)
+    assert (tmp_path / "state").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_a_writer_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "state"
     write_text(path, "old")

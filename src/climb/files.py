@@ -19,7 +19,10 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            temporary.touch()  # with the permissions that files have here: some libraries would keep theirs to the owner
+            mode = temporary.stat().st_mode
             write(temporary)
+            os.chmod(temporary, mode)
             with open(temporary, "rb+") as handle:
                 os.fsync(handle.fileno())
             os.replace(temporary, path)
