@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,7 +56,8 @@ def test_the_next_look_does_not_wait_for_as_long_as_the_reader_took(
     looks: list[float] = []
 
     def look(thorough: bool) -> Iterator[Found]:
-        looks.append(time.monotonic())
+        if thorough:
+            looks.append(time.monotonic())
         return ((file, os.stat(file)) for file in files)
 
     given = watched(look, everything_is_new, Event())
@@ -113,24 +115,47 @@ def test_more_young_files_than_are_kept_in_mind_all_come(
 
 
 @pytest.mark.parametrize("behind", [3600.0, -3600.0])
-def test_a_writer_whose_clock_is_wrong_is_waited_for(behind: float, draw: Draw, tmp_path: Path, quick: None) -> None:
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_writer_whose_clock_is_wrong_is_waited_for(
+    behind: float, at_start: bool, draw: Draw, tmp_path: Path, quick: None
+) -> None:
     data = draw(tmp_path / "elsewhere" / "x.png", size=(40, 40)).read_bytes()
-    root = tmp_path / "images"
+    root, begun = tmp_path / "images", Event()
     root.mkdir()
 
     def write() -> None:
+        time.sleep(0.0 if at_start else 0.1)
         with open(root / "x.png", "wb") as handle:
             for place in range(0, len(data), len(data) // 8):
                 handle.write(data[place : place + len(data) // 8])
                 handle.flush()
                 os.utime(root / "x.png", (time.time() - behind,) * 2)
+                begun.set()
                 time.sleep(0.08)
 
     writer = Thread(target=write)
     writer.start()
-    found = arrivals_within(1.6, open_source(root, image_size=16, watch=True))
+    assert begun.wait(5 if at_start else 0) == at_start
+    found = arrivals_within(1.5, open_source(root, image_size=16, watch=True))
     writer.join()
     assert [type(arrival) for arrival in found] == [Item]
+
+
+def test_of_a_file_that_appears_no_time_is_believed(monkeypatch: pytest.MonkeyPatch, quick: None) -> None:
+    """All times on a server whose clock is behind are old."""
+    status: Any = SimpleNamespace(st_size=1, st_mtime=1.0, st_ctime=1.0, st_mtime_ns=10**9)
+    monkeypatch.setattr(os, "stat", lambda path: status)
+    looks: list[float] = []
+
+    def look(thorough: bool) -> Iterator[Found]:
+        looks.append(time.monotonic())
+        yield ("there", status) if len(looks) == 1 else ("appeared", status)
+
+    given = watched(look, everything_is_new, Event())
+    assert next(given)[0] == "there"
+    assert next(given)[0] == "appeared"
+    given.close()
+    assert time.monotonic() - looks[1] >= watching.SETTLED_SECONDS
 
 
 # -- what is tried again -----------------------------------------------------------------------------------------------
