@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,10 +71,10 @@ def test_a_file_that_cannot_be_looked_at_for_now_is_not_skipped(root: Path, monk
     monkeypatch.setattr(looking, "SURE_SECONDS", 0.0)
     stat, broken = os.stat, True
 
-    def flaky(path: str) -> os.stat_result:
-        if broken and path.endswith("2.png"):
+    def flaky(path: Any, **options: Any) -> os.stat_result:
+        if broken and str(path).endswith("2.png"):
             raise OSError(5, "Input/output error", path)
-        return stat(path)
+        return stat(path, **options)
 
     monkeypatch.setattr(os, "stat", flaky)
     tree = Tree(str(root), frozenset({".png"}))
