@@ -19,8 +19,8 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            temporary.touch()  # with the permissions that files have here: some libraries would keep theirs to the owner
-            mode = temporary.stat().st_mode
+            temporary.touch()
+            mode = temporary.stat().st_mode  # as files have it here: some libraries keep theirs to the owner
             write(temporary)
             os.chmod(temporary, mode)
             with open(temporary, "rb+") as handle:

@@ -79,6 +79,30 @@ def test_a_shard_that_breaks_off_does_not_stop_the_next(tmp_path: Path, cut: int
     assert any(name.startswith("a.tar") for name, _ in passed)
 
 
+def test_a_shard_that_others_are_added_to_keeps_those_that_are_known(tmp_path: Path) -> None:
+    known: set[int] = set()
+
+    class Known(Everything):
+        def __call__(self, identity: int) -> bool:
+            new = identity not in known
+            known.add(identity)
+            return new
+
+    def names(source: str) -> list[str]:
+        arrivals = open_source(source, image_size=16).arrivals(claim=Known())
+        return [arrival.where.rpartition("#")[2] for arrival in arrivals if arrival is not None]
+
+    shard = write_shard(tmp_path / "s.tar", {f"{i}.png": picture(i) for i in range(3)})
+    assert names(str(shard)) == ["0.png", "1.png", "2.png"]
+    write_shard(shard, {"3.png": picture(3)}, mode="a")
+    assert names(str(shard)) == ["3.png"]
+    os.utime(shard, (1, 1))
+    assert names(str(shard)) == []
+    assert len(picture(9)) == len(picture(0))  # by size and time it would be the same
+    write_shard(shard, {"0.png": picture(9), "1.png": picture(1)})  # another shard by that name
+    assert names(str(shard)) == ["0.png"]
+
+
 def test_no_shard_by_that_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tar shard matches"):
         open_source(f"{tmp_path}/*.tar", image_size=16)

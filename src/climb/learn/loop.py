@@ -145,6 +145,8 @@ class Learning:
             raise self._broke
         if stop.asked:
             raise Interrupted
+        # Nothing else tells a learner that is done from one that died.
+        self._write_line("end", images=self.engine.budget.images)
 
     def _until_it_breaks(self, arrivals: Iterator[Arrival]) -> Iterator[Arrival]:
         try:

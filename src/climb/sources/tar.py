@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import lzma
 import os
 import tarfile
@@ -15,10 +16,11 @@ from typing import IO
 
 from climb.sources.at_hand import pending_bytes
 from climb.sources.decode import MOST_BYTES, SUFFIXES
-from climb.sources.identity import file_identity
+from climb.sources.identity import digest, file_identity
 from climb.sources.item import CORRUPT, TOO_LARGE, UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.watch import Found, Later, settled_seconds, watched
 
+HEAD_BYTES = 4096  # of an image in a shard, by which it is told from another one in its place
 ABANDONED_SECONDS = 60.0
 """A watched shard without an end that nobody has written to for so long is read as it is."""
 SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -67,7 +69,7 @@ def read_shards(pattern: str, *, image_size: int, watch: bool) -> Read:
 
 
 def _needed_seconds(path: str, status: os.stat_result) -> float:
-    """How long a shard must have been as it is: grown, it would be another one, and be learned a second time.
+    """How long a shard must have been as it is, so that it is read once and not in every state of its growth.
 
     A finished archive ends in zeros. One that does not, or is compressed, may have a slow writer.
     """
@@ -80,6 +82,13 @@ def _needed_seconds(path: str, status: os.stat_result) -> float:
     return settled_seconds(path, status) if ended else ABANDONED_SECONDS
 
 
+def _member_identity(path: str, member: tarfile.TarInfo, head: bytes) -> int:
+    """Its place in the archive, what that says of it, and how it begins: a shard that others are added to keeps those
+    that were learned, and one that is written anew does not, even if its writer gives all images one time and size."""
+    began = hashlib.blake2b(head, digest_size=8).hexdigest()
+    return digest(os.path.abspath(path), member.name, member.offset_data, member.size, str(member.mtime), began)
+
+
 def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim) -> Iterator[Pending]:
     try:
         with tarfile.open(path) as shard:
@@ -88,7 +97,9 @@ def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim)
                 shard.members = []  # type: ignore[attr-defined]  # it remembers every member: that would grow with the shard
                 if not member.isfile() or os.path.splitext(member.name)[1].lower() not in SUFFIXES:
                     continue
-                identity = file_identity(path, status, member.offset_data, member.name)
+                content = shard.extractfile(member)
+                head = b"" if content is None else content.read(HEAD_BYTES)
+                identity = _member_identity(path, member, head)
                 if not claim(identity):
                     continue
                 where = f"{path}#{member.name}"
@@ -97,8 +108,7 @@ def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim)
                     yield refuse(where, identity, Unusable(TOO_LARGE, detail))
                     continue
                 try:
-                    content = shard.extractfile(member)
-                    data = b"" if content is None else content.read()
+                    data = head if content is None else head + content.read()
                     _check_same(shard, status)
                 except Exception:
                     claim.release(identity)
