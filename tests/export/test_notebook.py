@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 from climb import Climb
-from climb.export import ResultView
+from climb.export import open_model, probe
+from climb.learn import learn
+from climb.runs import Result
 
 
 def cells(html: str) -> dict[str, str]:
@@ -30,10 +33,19 @@ def test_a_learner_that_has_learned_nothing() -> None:
 
 
 def test_the_result_of_a_run(run_folder: Path) -> None:
-    result = json.loads((run_folder / "result.json").read_text())
-    shown = cells(ResultView(result)._repr_html_())
+    result = Result(json.loads((run_folder / "result.json").read_text()))
+    shown = cells(result._repr_html_())
     assert shown["final accuracy"] == f"{result['final_accuracy']:.2f}"
     assert shown["cbp"] == f"{result['cbp']:,}"
     assert shown["method"] == "climb"
     assert "accuracy matrix" not in shown
-    assert str(ResultView({})) == ""
+    assert Result().rows() == []
+
+
+def test_results_show_themselves(learned: tuple[Climb, Path], coloured: Callable[..., Path], tmp_path: Path) -> None:
+    labelled = coloured({"train": 12, "test": 4})
+    found = probe(open_model(learned[1], device="cpu"), labelled)
+    assert cells(found._repr_html_())["linear accuracy"] == f"{found['linear_accuracy']:.2f}"
+    became = learn(labelled, out=tmp_path / "learner", size="edge", image_size=16, budget=60, device="cpu")
+    shown = cells(became._repr_html_())
+    assert (shown["images"], shown["folder"]) == (str(became.images), str(became.folder))

@@ -13,7 +13,6 @@ from climb.export.from_pixels import FromPixels
 from climb.export.image_files import Picture, images_of
 from climb.export.opened import OpenModel, open_model
 from climb.export.probe import probe
-from climb.export.result_view import ResultView
 from climb.export.search import Found, search
 from climb.export.stored import StoredImages, stored_images
 
@@ -22,7 +21,6 @@ __all__ = [
     "FromPixels",
     "OpenModel",
     "Picture",
-    "ResultView",
     "StoredImages",
     "embed",
     "export",

@@ -16,6 +16,7 @@ from climb.export.embed import embed
 from climb.export.image_files import images_of
 from climb.export.labelled import read_labelled
 from climb.export.opened import OpenModel
+from climb.runs import Result
 from climb.runs.evaluator import NEIGHBOURS
 from climb.seeds import derive, numpy_generator
 from climb.streams import Stream, regular
@@ -26,7 +27,7 @@ DRAWS = 10
 
 def probe(
     model: OpenModel, images: str | Path, *, shots: int | None = None, draws: int = DRAWS, seed: int = 0
-) -> dict[str, Any]:
+) -> Result:
     """Accuracies, in percent, of three probes of a frozen encoder on a folder with one sub-folder a class.
 
     With ``train`` and ``test`` (or ``val``) folders these are the parts; without, 20 % of each class, drawn with
@@ -66,8 +67,8 @@ def probe(
         test_labels=test_labels.to(model.device),
     )
     if shots is None:
-        return {**found, **_with_all(features, classes, seed)}
-    return {**found, "shots": shots, "draws": draws, **_with_few(features, classes, shots, draws, seed)}
+        return Result({**found, **_with_all(features, classes, seed)})
+    return Result({**found, "shots": shots, "draws": draws, **_with_few(features, classes, shots, draws, seed)})
 
 
 def _check_shots(shots: int | None, classes: list[str], labels: torch.Tensor) -> None:

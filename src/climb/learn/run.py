@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from climb.learn.loop import Learning
 from climb.learn.settings import settle
 from climb.learn.sizes import SizeName
 from climb.learn.track import TrackerName, check_tracker, open_tracker
-from climb.runs import RunFolder
+from climb.runs import Result, RunFolder
 from climb.runs.lock import exclusive
 from climb.runs.versions import versions
 from climb.sources import open_source
@@ -41,6 +41,9 @@ class Learned:
     """The most that may be in it; 0 for a method without a memory."""
     memory_bytes: int
     seconds: float
+
+    def _repr_html_(self) -> str:
+        return Result({**asdict(self), "folder": str(self.folder)})._repr_html_()
 
 
 def learn(

@@ -16,11 +16,12 @@ from climb.methods import check_config
 from climb.parallel import joined, own_device
 from climb.runs.folder import RunFolder
 from climb.runs.lock import exclusive
+from climb.runs.result import Result
 from climb.runs.run import Run
 from climb.runs.versions import versions
 
 
-def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[str, Any]:
+def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
     """Run an experiment in the folder ``out``, or continue it, or give its result if it is finished.
 
     In processes that torchrun started, all train one learner together; the first evaluates and has the folder.
@@ -38,13 +39,13 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> dict[st
             folder = RunFolder(out)
             finished: dict[str, Any] | None = group.from_first(_looked_at(folder, config) if group.first else None)
             if finished is not None:
-                return finished
+                return Result(finished)
             run = Run(config, execution, folder, device)
             if not group.first:
-                return run.execute()
+                return Result(run.execute())
             folder.claim(config, execution, versions(device))  # not before: a run that cannot start leaves no folder
             with exclusive(folder.path / ".lock"):
-                return folder.result() or run.execute()  # another process may have finished it meanwhile
+                return Result(folder.result() or run.execute())  # another process may have finished it meanwhile
 
 
 def _looked_at(folder: RunFolder, config: RunConfig) -> dict[str, Any] | None:
