@@ -133,7 +133,9 @@ def test_loading_ahead_is_bounded_and_ends_with_the_reader() -> None:
     ("text", "options", "message"),
     [
         ("no-such-folder", {}, "does not exist. Allowed: a folder"),
-        ("-", {"watch": True}, "watch follows a folder"),
+        ("-", {"watch": True}, "watch follows a folder or a pattern of tar shards; given -$"),
+        ("nowhere", {"watch": True}, "given nowhere, which does not exist"),
+        ("/dev/video99", {}, "there is no camera at /dev/video99"),
         ("rtsp://camera", {"watch": True}, "watch follows a folder"),
         (".", {"every": 0}, "every and workers must be at least 1"),
         (".", {"workers": 0}, "every and workers must be at least 1"),

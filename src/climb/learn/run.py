@@ -20,6 +20,7 @@ from climb.runs import Result, RunFolder
 from climb.runs.lock import exclusive
 from climb.runs.versions import versions
 from climb.sources import open_source
+from climb.sources.decode import SUFFIXES
 
 log = logging.getLogger("climb.learn")
 
@@ -144,7 +145,12 @@ def learn(
         with nullcontext() if tracker is None else closing(tracker):
             learning.follow(source, tracker)
     if learning.engine.budget.images == 0 and not learning.passed_over:
-        log.warning("no image was found in %s", source.name)
+        log.warning(
+            "no image was found in %s: files count by their extension (%s). Tar shards are given by a pattern, in "
+            "quotes: 'FOLDER/*.tar'; videos one at a time",
+            source.name,
+            " ".join(sorted(SUFFIXES)),
+        )
     memory = learning.engine.parts.memory
     return Learned(
         folder=folder.path,

@@ -59,4 +59,4 @@ def listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        raise ClimbError(f"cannot listen at {host}, port {port}: {error}; give another --port") from error
+        raise ClimbError(f"cannot listen at {host}, port {port}: {error}; give another --port or --host") from error

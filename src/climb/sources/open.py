@@ -65,6 +65,8 @@ def open_source(
     if text.startswith(PREFIX):
         return Source(read_hugging_face(text, image_size=image_size), rereadable=True, **common)
     if is_live(text):
+        if text.startswith("/") and not os.path.exists(text):
+            raise InputError(f"there is no camera at {text}; it must be there when learning begins")
         read = read_live(text, image_size=image_size, every=every)
         return Source(read, rereadable=False, endless=True, live=True, **common)
     if is_video(text) and os.path.isfile(text):
@@ -77,7 +79,9 @@ def open_source(
 
 def _only_of_folders(watch: bool, text: str) -> None:
     if watch:
-        raise InputError(f"watch follows a folder or a pattern of tar shards; given {text}")
+        path = text not in (STANDARD_INPUT, "an iterable") and not text.startswith(PREFIX) and not is_live(text)
+        missing = ", which does not exist" if path and not os.path.exists(text) else ""
+        raise InputError(f"watch follows a folder or a pattern of tar shards; given {text}{missing}")
 
 
 def _at_least_one(text: str, watch: bool) -> None:
