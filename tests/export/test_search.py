@@ -57,6 +57,27 @@ def test_it_finds_the_image_itself_and_orders_the_rest(
     assert [one.similarity for one in found] == pytest.approx((unit @ unit[17])[order].tolist(), abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["features.npy", "features.parquet"])
+def test_features_of_another_model_are_noticed(
+    name: str, learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner, file = learned
+    model = open_model(file, device="cpu")
+    write_features(tmp_path / name, embed(model, images_of(pictures, 16)))
+    search(model, pictures / "17.png", within=tmp_path / name)
+    assert not caplog.records
+    learner.partial_fit(noise(60, seed=8)).save(tmp_path / "on.safetensors")
+    search(open_model(tmp_path / "on.safetensors", device="cpu"), pictures / "17.png", within=tmp_path / name)
+    (record,) = caplog.records
+    assert "was written by another model, or by this one before it learned on" in record.getMessage()
+    for path in pictures.glob("*.png"):
+        path.write_bytes(b"gone")
+    caplog.clear()
+    Image.fromarray(noise(1)[0]).save(tmp_path / "query.png")
+    search(model, tmp_path / "query.png", within=tmp_path / name)
+    assert not caplog.records
+
+
 def test_among_equals_the_earlier_images_come_first() -> None:
     query = np.random.default_rng(0).normal(size=37).astype(np.float32)
     others = np.random.default_rng(1).normal(size=(2500, 37)).astype(np.float32)

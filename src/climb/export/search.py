@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from climb.export.stored import stored_images
 
 MEMORY = "memory"
 """Where to search, when it is not a folder or a file."""
+SAME = 0.999
+"""Least cosine between two features of one image by one model: devices round differently."""
+Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
+log = logging.getLogger("climb.export")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,10 +57,36 @@ def search(model: OpenModel, image: str | Path, *, within: str | Path = MEMORY, 
         ]
     place = Path(within).expanduser()
     if place.suffix in SUFFIXES and not place.is_dir():
-        batches = read_features(place)
+        batches = _compared(model, place)
     else:
         batches = embed(model, images_of(place, model.saved.image_size))
     return [replace(found, path=_own_file(found.name)) for found in nearest(query, batches, top)]
+
+
+def _compared(model: OpenModel, features: Path) -> Iterator[Embedded]:
+    """The features in a file. If an image whose file is still there has others by this model, a warning says so."""
+    batches = read_features(features)
+    for number, batch in enumerate(batches):
+        if number == 0:
+            row = next((row for row, path in enumerate(batch.paths[:100]) if Path(path).is_file()), None)
+            if row is not None and not _gives(model, batch.paths[row], batch.features[row]):
+                log.warning(
+                    "%s was written by another model, or by this one before it learned on: similarities to it mean "
+                    "little; write it anew with climb embed",
+                    features,
+                )
+        yield batch
+
+
+def _gives(model: OpenModel, path: str, features: Vector) -> bool:
+    """Whether a model gives an image these features, as far as can be told."""
+    try:
+        now = model.features(decode_one(path, model.saved.image_size).unsqueeze(0))[0].numpy()
+    except InputError:  # it cannot be read any more
+        return True
+    if len(now) != len(features):
+        return True  # refused later, with both lengths
+    return bool(now @ features >= SAME * np.linalg.norm(now) * np.linalg.norm(features))
 
 
 def _own_file(name: str) -> Path | None:
@@ -64,7 +95,7 @@ def _own_file(name: str) -> Path | None:
     return None if inside and Path(container).is_file() and not Path(name).is_file() else Path(name)
 
 
-def nearest(query: np.ndarray[tuple[int], np.dtype[np.float32]], batches: Iterable[Embedded], top: int) -> list[Found]:
+def nearest(query: Vector, batches: Iterable[Embedded], top: int) -> list[Found]:
     """The ``top`` rows of all batches with the largest cosine to ``query`` (f,), a batch in memory at a time.
 
     Of rows that are equally near the earlier ones come first.
