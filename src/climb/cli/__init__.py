@@ -7,11 +7,26 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from climb._version import __version__
 from climb.errors import ClimbError, InputError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class OneLine(logging.Formatter):
+    """Messages as they are, but for control characters: a file's name may hold a line break, or move the cursor.
+
+    >>> OneLine("%(message)s").format(logging.makeLogRecord({"msg": "passed over a\\x1b[2Jb\\nclimb: done"}))
+    'passed over a\\\\x1b[2Jb\\\\x0aclimb: done'
+    """
+
+    CONTROLS: ClassVar = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 9}
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The message on one line."""
+        return super().formatMessage(record).translate(self.CONTROLS)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -67,7 +82,9 @@ def run_command(argv: Sequence[str]) -> int:
         return DONE
     # On a terminal the live line says it all; in a log file a line per task is what people look for.
     level = logging.WARNING if sys.stderr.isatty() else logging.INFO
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    said = logging.StreamHandler(sys.stderr)
+    said.setFormatter(OneLine("%(message)s"))
+    logging.basicConfig(level=level, handlers=[said])
     try:
         if argv[:1] != ["run"] and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
             raise InputError(
