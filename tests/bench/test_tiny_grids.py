@@ -82,8 +82,11 @@ def test_cells(name: str, rehearsal: tuple[Path, str]) -> None:
         assert "<svg" in (out / name / f"{name}.svg").read_text()
 
 
+ONE_SEED = ("table-diversity", "table-faults")  # and nothing to compare
+
+
 @pytest.mark.filterwarnings("ignore")  # scipy's, of two values that are equal
-@pytest.mark.parametrize("name", [name for name in GRIDS if name != "table-diversity"])
+@pytest.mark.parametrize("name", [name for name in GRIDS if name not in ONE_SEED])
 def test_bold_by_the_rule(name: str, rehearsal: tuple[Path, str]) -> None:
     table = table_of(name, rehearsal[0])
     for (row, column, label), cell in table.cells.items():
