@@ -306,6 +306,7 @@ kills = []
 while True:
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until the learner has a handler of its own
         try:
             learn(images, out=out, watch=True, **options)
         except Interrupted:
