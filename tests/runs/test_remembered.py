@@ -67,6 +67,17 @@ def test_centroids_are_those_of_the_memory(kind: type) -> None:
     assert [group.tier for group in found.groups] == sorted(group.tier for group in found.groups)
 
 
+def test_a_memory_continued_from_one_that_noted_no_births_tells_what_its_events_tell() -> None:
+    memory = filled(centroid())
+    whole = memory.state_dict()
+    older = {name: value for name, value in whole.items() if name != "born"}
+    memory.load_state_dict(older)
+    ages = [remembered(state) for state in (whole, older, memory.state_dict())]
+    first, *others = [[group.born for group in found.groups] for found in ages if found is not None]
+    assert others == [first, first]
+    assert None not in first
+
+
 def test_a_short_term_centroid_was_born_with_its_anchor() -> None:
     found = remembered(filled(centroid()).state_dict())
     assert found is not None

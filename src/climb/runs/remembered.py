@@ -108,7 +108,8 @@ def _rows(state: dict[str, Any], images: torch.Tensor) -> list[Group]:
         if not numbers:
             continue
         centroid = int(state["centroid"][row]) if "centroid" in state else None
-        born = int(state["born"][row]) if "born" in state else created.get(centroid)
+        noted = int(state["born"][row]) if "born" in state else -1  # -1: it was continued from one without such notes
+        born = noted if noted >= 0 else created.get(centroid)
         groups.append(
             Group(
                 tier=TIERS[int(state["tier"][row])],
