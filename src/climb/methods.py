@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +16,7 @@ from climb.errors import InputError, unknown
 from climb.memory import Memory
 from climb.memory.limits import check_sizes
 from climb.nets import check_backbone
+from climb.plugins import load_plugins
 from climb.workshop import Workshop, find_objective
 
 Build = Callable[..., Any]
@@ -79,12 +79,6 @@ def find_method(name: str) -> Method:
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
-
-
-def load_plugins() -> None:
-    """Import what installed packages registered under ``climb.methods``."""
-    for entry in importlib.metadata.entry_points(group="climb.methods"):
-        entry.load()
 
 
 def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:

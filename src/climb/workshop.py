@@ -26,6 +26,7 @@ from climb.memory import (
 )
 from climb.nets import Network, bottleneck, build_network, plain_projector
 from climb.objectives import BYOL, BarlowTwins, Objective, Osiris, Scale, SimCLR, SimSiam, VICReg
+from climb.plugins import load_plugins
 from climb.seeds import torch_generator
 
 
@@ -168,7 +169,9 @@ OBJECTIVES = {
 
 
 def find_objective(name: str) -> Choice:
-    """The objective called ``name``."""
+    """The objective called ``name``: one of ours, or one that an installed package enters."""
+    if name not in OBJECTIVES:
+        load_plugins()
     if name not in OBJECTIVES:
         raise unknown("objective", name, OBJECTIVES)
     return OBJECTIVES[name]

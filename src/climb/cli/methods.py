@@ -8,7 +8,8 @@ from rich.table import Table
 
 def methods() -> None:
     """List the methods: what each is made of, who proposed it, its rate, and what was measured of it on real data."""
-    from climb.methods import METHODS, load_plugins, parts_of
+    from climb.methods import METHODS, parts_of
+    from climb.plugins import load_plugins
     from climb.verified import verified
 
     load_plugins()
