@@ -13,6 +13,7 @@ from PIL import Image
 
 from climb.config import Execution, RunConfig
 from climb.errors import ClimbError, InputError
+from climb.memory import FifoMemory
 from climb.runs import Journal, RunFolder, execute
 from climb.state import load_tree
 
@@ -116,6 +117,15 @@ def test_journal_lines_carry_their_batch_in_order(done: Path) -> None:
     assert [line["batch"] for line in train] == [1, 7, 11, 14]
     assert train[0]["alignment"] is None  # no replay yet
     assert {"objective", "stored", "stm_images", "ltm_images", "threshold", "promoted", "pruned"} <= set(train[-1])
+
+
+def test_a_memory_may_sum_itself_up_in_numbers_of_its_own(
+    tmp_path: Path, make_config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FifoMemory, "summary", lambda memory: {"oldest": memory._seen - len(memory)}, raising=False)
+    result = execute(make_config(learner={"method": "er-fifo"}), CPU, tmp_path / "run")
+    assert result["memory"]["oldest"] == 100
+    assert Journal(tmp_path / "run" / "journal.jsonl").read("train")[-1]["oldest"] == 100
 
 
 def test_a_finished_run_is_not_computed_again(done: Path, make_config: Make) -> None:

@@ -200,8 +200,9 @@ class Run:
             **summary,
             **{name: self.tally[name] for name in ("novel", "evicted", "promoted", "merged", "pruned")},
         )
+        two_stores = {"stm_images", "ltm_images"} <= summary.keys()  # a memory of one's own may sum up otherwise
         return f"loss {loss:.3f}, {stored} stored" + (
-            f" ({summary['stm_images']} short-term, {summary['ltm_images']} long-term)" if summary else ""
+            f" ({summary['stm_images']} short-term, {summary['ltm_images']} long-term)" if two_stores else ""
         )
 
     def _trained_since(self, mark: float) -> float:
