@@ -204,6 +204,27 @@ def test_averages_parameters_only_and_keeps_statistics_of_its_own(student: Netwo
     assert any(not torch.equal(before[name], buffer) for name, buffer in alignment.teacher.named_buffers())
 
 
+def test_statistics_of_its_own_outlast_a_pause_of_replay_and_a_resume(student: Network) -> None:
+    views = torch.randn(2, 6, 3, 16, 16, generator=generator(1))
+    alignment = EmaTeacher(student, nn.Identity())
+    alignment(encode(student, views, [4, 5]), NO_OBJECTIVE)
+    state = alignment.state_dict()
+    continued = EmaTeacher(build_network("micro", 16, generator=generator(9)), nn.Identity())
+    continued.load_state_dict(state)
+    for each in (alignment, continued):
+        each.after_batch(student)  # of a mini-batch without replay: the memory holds too little just now
+    assert all(map(torch.equal, continued.teacher.buffers(), alignment.teacher.buffers()))
+    assert not all(map(torch.equal, continued.teacher.buffers(), student.buffers()))
+
+
+def test_a_state_from_before_that_was_noted_is_loaded(student: Network) -> None:
+    alignment = EmaTeacher(student, nn.Identity())
+    state = {name: value for name, value in alignment.state_dict().items() if isinstance(value, torch.Tensor)}
+    assert len(state) < len(alignment.state_dict())
+    alignment.load_state_dict(state)
+    assert len(state) < len(alignment.state_dict())  # what was given is left as it was
+
+
 def test_an_alignment_has_no_teacher_unless_it_says_so() -> None:
     class Nothing(Alignment):
         pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -86,6 +86,21 @@ class EmaTeacher(Alignment):
             self._average(student)
         if not self._has_run:
             torch._foreach_copy_(list(self._teacher.buffers()), list(student.buffers()))
+
+    # Whether it has run is state too: a memory that prunes may fall below a replay batch, and replay pauses. A teacher
+    # loaded in such a pause must not take over the student's statistics again.
+
+    def get_extra_state(self) -> dict[str, bool]:
+        """What is no tensor."""
+        return {"has_run": self._has_run}
+
+    def set_extra_state(self, state: dict[str, bool]) -> None:
+        """Continue where `get_extra_state` was taken."""
+        self._has_run = state["has_run"]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        state_dict.setdefault(f"{prefix}_extra_state", {"has_run": False})  # older states do not tell
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @torch.no_grad()
     def _average(self, student: nn.Module) -> None:
