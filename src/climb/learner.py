@@ -23,7 +23,7 @@ from climb.engine.step import frozen_statistics
 from climb.errors import InputError
 from climb.memory import Memory
 from climb.methods import build_parts, check_config, choose_method, find_method
-from climb.nets import SavedEncoder, load_encoder
+from climb.nets import Network, SavedEncoder, load_encoder
 from climb.parallel import current
 from climb.presets import NETWORK, apply_preset
 from climb.state import load_tree, save_tree, tree_kind
@@ -58,6 +58,14 @@ def build_engine(
     policy = find_objective(config.objective).views(config.image_size)
     augment = Augment(policy, mean, std, per_batch=config.augment_per_batch, device=device)
     return Engine(parts, augment, config, seed=seed, device=device, precision=precision, kind=kind)
+
+
+def chosen_network(engine: Engine) -> tuple[str, Network]:
+    """The preset's choice of student or teacher, by name; a method without a teacher has its student."""
+    teacher = engine.parts.teacher
+    if NETWORK[engine.config.preset] == "teacher" and teacher is not None:
+        return "teacher", teacher
+    return "student", engine.parts.network
 
 
 class Climb:
@@ -154,12 +162,8 @@ class Climb:
     @property
     def encoder_(self) -> nn.Module:
         """The network that gives the features: the preset's choice of student or teacher."""
-        engine = self._fitted()
-        parts = engine.parts
-        teacher = parts.alignment.teacher if parts.alignment is not None else None
-        network = teacher if NETWORK[engine.config.preset] == "teacher" and teacher is not None else parts.network
-        encoder: nn.Module = network.encoder  # type: ignore[assignment]
-        return encoder
+        _, network = chosen_network(self._fitted())
+        return network.encoder
 
     @property
     def memory_(self) -> Memory | None:
@@ -229,11 +233,9 @@ class Climb:
     def _beginning_with(cls, saved: SavedEncoder, device: str) -> Climb:
         model = cls(backbone=saved.backbone, image_size=saved.image_size, device=device)
         model._start(model._configured(saved.image_size), mean=saved.mean, std=saved.std)
-        parts = model.engine_.parts
-        teacher = parts.alignment.teacher if parts.alignment is not None else None
-        for network in (parts.network, teacher):
+        for network in (model.engine_.parts.network, model.engine_.parts.teacher):
             if network is not None:
-                network.encoder.load_state_dict(saved.encoder.state_dict())  # type: ignore[union-attr]
+                network.encoder.load_state_dict(saved.encoder.state_dict())
         return model
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from torch import nn
 
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine
-from climb.learn.encoder import chosen_encoder
 from climb.learn.health import PANEL, Panel, Watchdog, choose_panel, drift, measure
-from climb.learner import build_engine
+from climb.learner import build_engine, chosen_network
 
 STORED = torch.randint(0, 256, (200, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
@@ -75,7 +74,7 @@ def test_drift_is_the_way_moved_as_a_share_of_that_to_another_image(engine: Engi
 def test_alignment_and_uniformity_of_one_point_and_of_a_network(engine: Engine) -> None:
     collapsed = measure(engine, Constant(), panel_of(engine, Constant()))
     assert collapsed == {"view_alignment": pytest.approx(0, abs=1e-6), "uniformity": pytest.approx(0, abs=1e-6)}
-    _, encoder = chosen_encoder(engine)
+    encoder = chosen_network(engine)[1].encoder
     panel = panel_of(engine, encoder)
     found = measure(engine, encoder, panel)
     assert found["view_alignment"] > 0
@@ -94,7 +93,7 @@ def test_measuring_changes_nothing(engine: Engine) -> None:
         for batch in torch.split(STORED[:80], 10):
             own.observe(batch)
             if measured:
-                _, encoder = chosen_encoder(own)
+                encoder = chosen_network(own)[1].encoder
                 measure(own, encoder, panel_of(own, encoder))
         return list(own.parts.network.state_dict().values())
 

@@ -25,3 +25,9 @@ class Parts:
     """What do we learn?"""
     alignment: Alignment | None
     """What must not drift?"""
+
+    @property
+    def teacher(self) -> Network | None:
+        """The alignment's reference network, where it has one that can be evaluated in place of the trained one."""
+        teacher = self.alignment.teacher if self.alignment is not None else None
+        return teacher if isinstance(teacher, Network) else None

@@ -18,14 +18,14 @@ from climb.config import Execution, RunConfig
 from climb.engine import Observation, resolve_device, resolve_engine, resolve_precision
 from climb.engine.health import health
 from climb.errors import ClimbError
-from climb.learn.encoder import chosen_encoder, write_encoder
+from climb.learn.encoder import write_encoder
 from climb.learn.health import Panel, Watchdog, choose_panel, drift, measure
 from climb.learn.journal import LongJournal
 from climb.learn.known import KnownImages, Unclaimed
 from climb.learn.live_line import LiveLine
 from climb.learn.resident import resident_bytes
 from climb.learn.track import Tracker
-from climb.learner import IMAGENET_MEAN, IMAGENET_STD, build_engine
+from climb.learner import IMAGENET_MEAN, IMAGENET_STD, build_engine, chosen_network
 from climb.runs import Interrupted, RunFolder
 from climb.runs.interrupt import stop_on_signal
 from climb.runs.versions import versions
@@ -202,7 +202,7 @@ class Learning:
         stored = 0 if memory is None else len(memory)
         moved = {name: self.tally[name] - self._line_tally[name] for name in ("novel", "evicted", "merged")}
         centroids = summary.get("stm_centroids", 0) + summary.get("ltm_centroids", 0)
-        _, encoder = chosen_encoder(self.engine)
+        encoder = chosen_network(self.engine)[1].encoder
         values: dict[str, float | None] = {
             "images": budget.images,
             "images_per_second": images / max(time.monotonic() - self._line_began, 1e-9),
@@ -289,7 +289,7 @@ class Learning:
 
     def _look_at(self, memory: dict[str, Any]) -> None:
         """Measure the drift of the stored images last looked at, and choose others. ``memory`` is its state."""
-        _, encoder = chosen_encoder(self.engine)
+        encoder = chosen_network(self.engine)[1].encoder
         if self._panel is not None:
             self._drift = drift(self.engine, encoder, self._panel)
         if "images" in memory:

@@ -43,11 +43,9 @@ class Evaluator:
 
     def networks(self, engine: Engine) -> dict[str, Network]:
         """The networks to probe, the main one first. A method without a teacher has its student probed."""
-        alignment = engine.parts.alignment
-        teacher = alignment.teacher if alignment is not None else None
         found = {"student": engine.parts.network}
-        if isinstance(teacher, Network):
-            found["teacher"] = teacher
+        if engine.parts.teacher is not None:
+            found["teacher"] = engine.parts.teacher
         both = ["teacher", "student"] if self._main == "teacher" else ["student", "teacher"]
         wanted = both if self._config.network == "both" else [self._config.network]
         return {name: found[name] for name in wanted if name in found} or {"student": found["student"]}
