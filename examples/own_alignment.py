@@ -1,6 +1,7 @@
-"""An alignment of your own: features of replayed images stay near those from before the mini-batch.
+"""An alignment of your own: embeddings of replayed images stay near those from before the mini-batch.
 
-With unit features h of the student and h' of its copy: ``L = mean |h - h'|^2`` over both views of the replay rows.
+With unit embeddings u of the student and u' of its copy: ``L = mean |u - u'|^2`` over both views of the replay rows.
+Run it: ``python examples/own_alignment.py``.
 """
 
 from __future__ import annotations
@@ -21,18 +22,17 @@ from climb.workshop import Workshop
 
 
 class StayNear(Alignment):
-    """Holds features to a copy taken once per stream mini-batch. The copy is frozen: it must not be trained."""
+    """Holds embeddings to a copy taken once per stream mini-batch. The copy is frozen: it must not be trained."""
 
     def __init__(self, student: nn.Module) -> None:
         super().__init__()
         self.past = frozen_copy(student)
 
     def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
-        """Mean squared distance of unit features over both views of the replay rows."""
-        with torch.no_grad():
-            past, _ = self.past(encoded.views.index_select(1, encoded.replay_rows).flatten(0, 1))
-        now = encoded.features.index_select(1, encoded.replay_rows).flatten(0, 1)
-        return (F.normalize(now, dim=1) - F.normalize(past.float(), dim=1)).square().sum(1).mean()
+        """Mean squared distance of unit embeddings over both views of the replay rows."""
+        past = encoded.embedded_by(self.past, "replay")
+        now = encoded.embeddings.index_select(1, encoded.replay_rows)
+        return (F.normalize(now, dim=2) - F.normalize(past.float(), dim=2)).square().sum(2).mean()
 
     def forwards(self, rows: int, replay_rows: int) -> int:
         """Both views of the replay rows go through the copy."""
@@ -45,7 +45,7 @@ class StayNear(Alignment):
 
 @method("stay-near", paper="an example", lr=0.1, alignment_weight=1.0)
 def stay_near(w: Workshop) -> Parts:
-    """A uniform sample, replay, features held to those of the last mini-batch."""
+    """A uniform sample, replay, embeddings held to those of the last mini-batch."""
     return with_replay(w, w.reservoir(), StayNear(w.network))
 
 

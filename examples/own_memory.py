@@ -31,11 +31,7 @@ class RandomSlotMemory(FlatMemory):
 @method("er-random-slot", paper="an example", lr=0.1)
 def er_random_slot(w: Workshop) -> Parts:
     """Experience replay from a memory that wears off."""
-    side = w.config.image_size
-    memory = RandomSlotMemory(
-        w.config.memory.capacity, (3, side, side), w.network.embedding_dim, seed=w.seed, device=w.device
-    )
-    return with_replay(w, memory, None)
+    return with_replay(w, RandomSlotMemory(*w.sizes, seed=w.seed, device=w.device), None)
 
 
 def main() -> None:

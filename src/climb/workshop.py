@@ -59,12 +59,18 @@ class Workshop:
 
     # -- memories ------------------------------------------------------------------------------------------------
 
+    @property
+    def sizes(self) -> tuple[int, tuple[int, int, int], int]:
+        """What memories are made with: capacity, shape of an image, length of an embedding."""
+        side = self.config.image_size
+        return (self.config.memory.capacity, (3, side, side), self.network.embedding_dim)
+
     def centroid(self, prune: Literal["anchor", "selective"] | None = None) -> CentroidMemory | ReferenceMemory:
         """CLIMB's memory."""
         memory = self.config.memory
         faulty = SwappedRefreshMemory if self.config.swapped_refresh else CentroidMemory
         return (ReferenceMemory if self.config.memory_faults else faulty)(
-            *self._sizes,
+            *self.sizes,
             stm_centroids=memory.short_term,
             ltm_centroids=memory.long_term,
             images_per_centroid=memory.images_per_centroid,
@@ -79,19 +85,19 @@ class Workshop:
 
     def fifo(self, embedding_rate: float | None = None) -> FifoMemory:
         """The last N images, with a running average of their embeddings if a rate is given."""
-        return FifoMemory(*self._sizes, embedding_rate=embedding_rate, seed=self.seed, device=self.device)
+        return FifoMemory(*self.sizes, embedding_rate=embedding_rate, seed=self.seed, device=self.device)
 
     def reservoir(self) -> ReservoirMemory:
         """A uniform sample of the stream."""
-        return ReservoirMemory(*self._sizes, seed=self.seed, device=self.device)
+        return ReservoirMemory(*self.sizes, seed=self.seed, device=self.device)
 
     def minred(self, inserts: Literal["before", "after"] = "before") -> MinRedMemory:
         """The least redundant images."""
-        return MinRedMemory(*self._sizes, inserts=inserts, seed=self.seed, device=self.device)
+        return MinRedMemory(*self.sizes, inserts=inserts, seed=self.seed, device=self.device)
 
     def part_and_select(self) -> PartAndSelectMemory:
         """The images that spread widest in the encoder's features."""
-        capacity, shape, _ = self._sizes
+        capacity, shape, _ = self.sizes
         return PartAndSelectMemory(capacity, shape, self.network.feature_dim, seed=self.seed, device=self.device)
 
     # -- objectives ----------------------------------------------------------------------------------------------
@@ -152,11 +158,6 @@ class Workshop:
         """A fresh aligner or predictor."""
         generator = torch_generator(self.seed, name)
         return bottleneck(self.network.embedding_dim, self.network.bottleneck_dim, generator=generator)
-
-    @property
-    def _sizes(self) -> tuple[int, tuple[int, int, int], int]:
-        side = self.config.image_size
-        return (self.config.memory.capacity, (3, side, side), self.network.embedding_dim)
 
 
 OBJECTIVES = {
