@@ -19,8 +19,8 @@ from climb.memory import (
     ReservoirMemory,
     SwappedRefreshMemory,
 )
-from climb.methods import METHODS, build_parts
-from climb.objectives import SimCLR
+from climb.methods import METHODS, build_parts, check_config
+from climb.objectives import SimCLR, VICReg
 from climb.workshop import Workshop
 
 CONFIG = LearnerConfig(
@@ -87,6 +87,20 @@ def test_the_aligner_is_drawn_from_the_seed() -> None:
     weights = [next(alignment.aligner.parameters()) for alignment in (first, again, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize("name", ["osiris-r", "scale", "pcmc"])
+def test_an_objective_that_a_method_would_not_use_is_refused(name: str) -> None:
+    check_config(replace(CONFIG, method=name, replay_batch=8))
+    with pytest.raises(InputError, match=f"method '{name}' brings its own objective"):
+        check_config(replace(CONFIG, method=name, objective="vicreg", replay_batch=8))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {"osiris-r", "scale", "pcmc"}))
+def test_every_other_method_takes_the_configured_objective(name: str) -> None:
+    config = replace(CONFIG, method=name, objective="vicreg", replay_batch=8)
+    check_config(config)
+    assert isinstance(parts_of(config).objective, VICReg)
 
 
 def test_an_unknown_method_is_refused() -> None:

@@ -112,6 +112,11 @@ def check_config(config: LearnerConfig) -> None:
     check_learner(config)
     find_method(config.method)
     find_objective(config.objective)
+    if config.objective != LearnerConfig.objective:
+        own = parts_of(config.method)["objective"]
+        if own != find_objective(LearnerConfig.objective).kind.__name__:
+            # Nothing would come of it but other views and another projector under the same loss.
+            raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
     check_backbone(config.backbone)
     memory = config.memory
     if memory.long_term < 1 or memory.short_term < 1:

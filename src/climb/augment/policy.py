@@ -86,7 +86,7 @@ def simsiam(image_size: int) -> Policy:
 
 
 def common(image_size: int) -> Policy:
-    """What the views of BYOL, Barlow Twins, VICReg and Osiris share: as `simsiam`, with half its change of saturation.
+    """What the views of BYOL, Barlow Twins and VICReg share: as `simsiam`, with half its change of saturation.
 
     Their originals also solarise, and blur the two views unequally; here both views are drawn alike.
 
