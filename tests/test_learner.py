@@ -250,6 +250,13 @@ def test_the_preset_chooses_student_or_teacher() -> None:
     assert model.encoder_ is model.engine_.parts.network.encoder
 
 
+def test_a_method_that_must_be_told_of_boundaries_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    Climb(**SMALL).partial_fit(images(20))
+    assert not caplog.records
+    Climb(**{**SMALL, "method": "cassle-r"}).partial_fit(images(20)).partial_fit(images(20))
+    assert [record.message.split(":")[0] for record in caplog.records] == ["'cassle-r' must be told where tasks end"]
+
+
 def test_fit_transform_learns_then_transforms() -> None:
     batch = images(20)
     assert np.array_equal(Climb(**SMALL).fit_transform(batch), Climb(**SMALL).partial_fit(batch).transform(batch))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -32,6 +33,7 @@ from climb.workshop import Workshop, find_objective
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 Images = NDArray[np.uint8] | torch.Tensor
+log = logging.getLogger("climb.learner")
 
 
 def build_engine(
@@ -130,6 +132,12 @@ class Climb:
         images = as_images(X)
         if not hasattr(self, "engine_"):
             self._start(self._configured(self.image_size or _square_side(images)))
+            alignment = self.engine_.parts.alignment
+            if alignment is not None and alignment.needs_boundaries:
+                log.warning(
+                    "'%s' must be told where tasks end: call engine_.on_boundary() there, or its alignment has no say",
+                    self.method,
+                )
         for batch in torch.split(images, self.engine_.config.stream_batch):
             self.engine_.observe(_resized(batch, self.engine_.config.image_size))
         return self
