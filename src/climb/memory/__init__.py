@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from climb.memory.centroid import CentroidMemory, Tier
+from climb.memory.centroid import CentroidMemory
 from climb.memory.check import check_memory
 from climb.memory.contract import InsertReport, Memory, ReplayBatch
 from climb.memory.fifo import FifoMemory
@@ -11,6 +11,7 @@ from climb.memory.part_and_select import PartAndSelectMemory
 from climb.memory.reference import ReferenceMemory
 from climb.memory.reservoir import ReservoirMemory
 from climb.memory.swapped import SwappedRefreshMemory
+from climb.memory.tier import Tier
 
 __all__ = [
     "CentroidMemory",

@@ -8,7 +8,6 @@ on the device, bookkeeping on the host; `BatchGeometry` connects the two with on
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,27 +21,12 @@ from climb.memory.ledger import FREE, LTM, STM, Ledger
 from climb.memory.limits import check_rules, check_sizes
 from climb.memory.pairs import ClosestPair
 from climb.memory.store import check_images, open_store
+from climb.memory.tier import Tier
 from climb.memory.window import DistanceWindow
 from climb.precision import full_float32
 from climb.seeds import numpy_generator
 
 MANY_CENTROIDS = 1000  # long-term centroids from which on merges do without comparing all pairs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tier:
-    """A snapshot of the short-term or the long-term memory; one row a centroid, oldest centroid first."""
-
-    values: torch.Tensor
-    """float32 (n, d): the centroids, in the space of the embeddings."""
-    counts: torch.Tensor
-    """int64 (n,): images held."""
-    ids: list[list[int]]
-    """Ids of the images held; in the short-term memory the anchor comes first."""
-    updated: torch.Tensor
-    """int64 (n,): number of the last image taken in."""
-    centroids: torch.Tensor
-    """int64 (n,): the centroids' own ids, in order of creation over the life of the memory."""
 
 
 class CentroidMemory:

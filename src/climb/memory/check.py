@@ -82,7 +82,7 @@ def _check_content(make: Make, seed: int, *, largest: int) -> None:
             f"sample({n}) with {len(memory)} stored {'gave nothing' if batch is None else 'did not give None'}",
         )
         if batch is not None:
-            _check_batch(batch, n, memory, traffic, content)
+            _check_batch(batch, n, traffic, content)
             memory.refresh(batch.ids, traffic.views(batch.images))
             _check_everything(memory, traffic, content)
 
@@ -139,11 +139,11 @@ def _check_everything(memory: Memory, traffic: Traffic, content: dict[int, bytes
     batch = memory.sample(stored)
     if batch is None:
         raise AssertionError(f"sample({stored}) gave nothing with {stored} stored")
-    _check_batch(batch, stored, memory, traffic, content)
+    _check_batch(batch, stored, traffic, content)
     return {image.numpy().tobytes() for image in batch.images.cpu()}
 
 
-def _check_batch(batch: ReplayBatch, n: int, memory: Memory, traffic: Traffic, content: dict[int, bytes]) -> None:
+def _check_batch(batch: ReplayBatch, n: int, traffic: Traffic, content: dict[int, bytes]) -> None:
     shape = (n, *traffic.image_shape)
     _promise(batch.images.dtype == torch.uint8, f"sampled images are {batch.images.dtype}, not torch.uint8")
     _promise(tuple(batch.images.shape) == shape, f"sampled {tuple(batch.images.shape)}, not {shape}")

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from climb.errors import InputError
-from climb.memory.centroid import Tier
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.events import Event, EventLog
 from climb.memory.limits import check_rules, check_sizes
 from climb.memory.reference_similarity import CachedSimilarities
 from climb.memory.reference_slot import TRANSFERRED, Slot, snapshot
 from climb.memory.store import check_images
+from climb.memory.tier import Tier
 from climb.seeds import numpy_generator
 
 COPIES_OF_A_DISTANCE = 10

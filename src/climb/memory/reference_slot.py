@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from climb.memory.centroid import Tier
+from climb.memory.tier import Tier
 
 TRANSFERRED = -1
 """The count of matches that marks a slot whose centroid was copied to the long-term memory."""
