@@ -20,7 +20,7 @@ from climb.memory.geometry import BatchGeometry
 from climb.memory.ledger import FREE, LTM, STM, Ledger
 from climb.memory.limits import check_rules, check_sizes
 from climb.memory.pairs import ClosestPair
-from climb.memory.store import check_images, open_store
+from climb.memory.store import check_images, checked_embeddings, open_store
 from climb.memory.tier import Tier
 from climb.memory.window import DistanceWindow
 from climb.precision import full_float32
@@ -170,15 +170,13 @@ class CentroidMemory:
     ) -> InsertReport:
         """Take one stream mini-batch: uint8 images (n, 3, H, W), embeddings (n, d). Steps 1 to 5 of Algorithm 1."""
         check_images(images, self.image_shape)
-        if embeddings is None or tuple(embeddings.shape) != (images.shape[0], self.embedding_dim):
-            given = None if embeddings is None else tuple(embeddings.shape)
-            raise InputError(f"embeddings must have shape ({images.shape[0]}, {self.embedding_dim}); given {given}")
-        if images.shape[0] == 0:
+        embeddings = checked_embeddings(embeddings, (len(images), self.embedding_dim), self._values.device)
+        if len(images) == 0:
             return InsertReport()
         first = self._seen
-        geometry = BatchGeometry(self._values, self._norms, embeddings.detach().to(self._values.device, torch.float32))
+        geometry = BatchGeometry(self._values, self._norms, embeddings)
         tally: Counter[str] = Counter()
-        for image in range(images.shape[0]):
+        for image in range(len(images)):
             self._insert_one(image, geometry, tally)
         geometry.flush()
         # Only now are images copied: those that came and went within the mini-batch never take a slot.

@@ -11,7 +11,7 @@ import torch
 
 from climb.errors import InputError
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
-from climb.memory.store import check_images, open_store
+from climb.memory.store import check_images, checked_embeddings, open_store
 from climb.seeds import numpy_generator
 
 
@@ -181,10 +181,7 @@ class FlatMemory(ABC):
         self._embeddings.index_copy_(0, self._index(slots), embeddings)
 
     def _checked(self, embeddings: torch.Tensor | None, rows: int) -> torch.Tensor:
-        if embeddings is None or tuple(embeddings.shape) != (rows, self.embedding_dim):
-            given = None if embeddings is None else tuple(embeddings.shape)
-            raise InputError(f"embeddings must have shape ({rows}, {self.embedding_dim}); given {given}")
-        return embeddings.detach().to(self._embeddings.device, torch.float32)
+        return checked_embeddings(embeddings, (rows, self.embedding_dim), self._embeddings.device)
 
     def _index(self, positions: Sequence[int] | np.ndarray) -> torch.Tensor:
         """Positions as an int64 tensor on the device, without waiting for it."""

@@ -19,7 +19,7 @@ from climb.memory.events import Event, EventLog
 from climb.memory.limits import check_rules, check_sizes
 from climb.memory.reference_similarity import CachedSimilarities
 from climb.memory.reference_slot import TRANSFERRED, Slot, snapshot
-from climb.memory.store import check_images
+from climb.memory.store import check_images, checked_embeddings
 from climb.memory.tier import Tier
 from climb.seeds import numpy_generator
 
@@ -120,11 +120,8 @@ class ReferenceMemory:
     ) -> InsertReport:
         """Take one stream mini-batch: uint8 images (n, 3, H, W), embeddings (n, d); ``embed`` serves pruning."""
         check_images(images, self.image_shape)
-        if embeddings is None or tuple(embeddings.shape) != (len(images), self.embedding_dim):
-            given = None if embeddings is None else tuple(embeddings.shape)
-            raise InputError(f"embeddings must have shape ({len(images)}, {self.embedding_dim}); given {given}")
+        host = checked_embeddings(embeddings, (len(images), self.embedding_dim), "cpu")
         tally: Counter[str] = Counter()
-        host = embeddings.detach().to("cpu", torch.float32, copy=True)
         for image, z in zip(images, host, strict=True):
             self._insert_one(image, z, tally)
         # Fault: the bound is looked at once per mini-batch, and pruning starts at N images, not above N.

@@ -98,3 +98,13 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, ...]) -> None:
             f"the memory stores uint8 images of shape (n, {', '.join(map(str, image_shape))}); "
             f"given {images.dtype} of shape {tuple(images.shape)}"
         )
+
+
+def checked_embeddings(
+    embeddings: torch.Tensor | None, shape: tuple[int, int], device: torch.device | str
+) -> torch.Tensor:
+    """Embeddings of that shape (n, d) as the memory uses them: float32 on its device, without gradient."""
+    if embeddings is None or tuple(embeddings.shape) != shape:
+        given = None if embeddings is None else tuple(embeddings.shape)
+        raise InputError(f"embeddings must have shape {shape}; given {given}")
+    return embeddings.detach().to(device, torch.float32)
