@@ -281,6 +281,16 @@ def test_features_depend_on_the_seed_and_nothing_else() -> None:
 # -- keeping -----------------------------------------------------------------------------------------------------------
 
 
+def test_one_that_another_kind_of_device_saved_is_loaded_and_goes_on() -> None:
+    """A GPU's generator has a state of 16 bytes, a CPU's one of thousands."""
+    state = learned().__getstate__()
+    state["engine"]["augmentation"] = torch.arange(16, dtype=torch.uint8)
+    model = Climb.__new__(Climb)
+    model.__setstate__(state)
+    assert np.array_equal(model.transform(images(20)), learned().transform(images(20)))
+    assert model.partial_fit(images(20)).engine_.budget.images == learned().engine_.budget.images + 20
+
+
 def saved(model: Climb, path: Path) -> Climb:
     model.save(path / "model.safetensors")
     return Climb.load(path / "model.safetensors", device="cpu")

@@ -27,6 +27,24 @@ def torch_generator(seed: int, name: str, device: torch.device | str = "cpu") ->
     return torch.Generator(device=device).manual_seed(derive(seed, name))
 
 
+def restore(generator: torch.Generator, state: torch.Tensor) -> None:
+    """Continue a generator where ``state`` was taken of it; one of another kind of device starts anew from it.
+
+    Kinds of devices draw different numbers from one seed, so there is nothing there to continue exactly.
+
+    >>> generator = torch.Generator().manual_seed(1)
+    >>> restore(generator, torch.arange(16, dtype=torch.uint8))  # a state as GPUs have it
+    >>> generator.initial_seed() == 1
+    False
+    """
+    state = state.cpu()
+    if state.numel() == generator.get_state().numel():
+        generator.set_state(state)
+    else:
+        digest = hashlib.sha256(state.numpy().tobytes()).digest()
+        generator.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
 def numpy_generator(seed: int, name: str) -> np.random.Generator:
     """A numpy generator for ``name``; its state is plain integers, so it travels in JSON."""
     return np.random.Generator(np.random.PCG64(derive(seed, name)))

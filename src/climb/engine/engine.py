@@ -23,7 +23,7 @@ from climb.engine.step import TrainStep, frozen_statistics
 from climb.errors import InputError
 from climb.memory import InsertReport
 from climb.parallel import current
-from climb.seeds import torch_generator
+from climb.seeds import restore, torch_generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +253,6 @@ class Engine:
         self._eager_step.load_state_dict(state["optimizer"])
         if parts.memory is not None:
             parts.memory.load_state_dict(state["memory"])
-        self._generator.set_state(state["augmentation"].cpu())
+        restore(self._generator, state["augmentation"])
         self.budget.load_state_dict(state["budget"])
         self._replayed = state["replayed"]

@@ -27,7 +27,7 @@ from climb.errors import InputError
 from climb.memory.patches import PatchMemory
 from climb.nets import Encoded, Network, build_network
 from climb.objectives import Objective
-from climb.seeds import torch_generator
+from climb.seeds import restore, torch_generator
 
 STEM = 224
 """The network is built as for images of this side: patches are small, but PCMC's encoder has ImageNet's stem."""
@@ -316,7 +316,7 @@ class Pcmc:
         self.parts.network.load_state_dict(state["network"])
         self.parts.objective.load_state_dict(state["objective"])
         self._memory.load_state_dict(state["memory"])
-        self._generator.set_state(state["augmentation"].cpu())
-        self._order.set_state(state["order"].cpu())
+        restore(self._generator, state["augmentation"])
+        restore(self._order, state["order"])
         self._loss.copy_(state["loss"])
         self.budget.load_state_dict(state["budget"])
