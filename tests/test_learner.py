@@ -14,10 +14,11 @@ import torch
 from sklearn.base import clone
 
 from climb import Climb
+from climb.augment import Policy, common, simclr, simsiam
 from climb.config import LearnerConfig
 from climb.engine import Engine
 from climb.errors import ClimbError, InputError
-from climb.learner import as_images
+from climb.learner import as_images, build_engine
 from climb.memory import CentroidMemory
 from climb.methods import METHODS
 from climb.nets import SavedEncoder, build_network, save_encoder
@@ -276,6 +277,20 @@ def test_features_depend_on_the_seed_and_nothing_else() -> None:
     torch.manual_seed(99)
     assert np.array_equal(Climb(**SMALL, seed=1).fit_transform(batch), first)
     assert not np.array_equal(Climb(**SMALL, seed=2).fit_transform(batch), first)
+
+
+@pytest.mark.parametrize(
+    ("objective", "views", "expected"),
+    [("simclr", "objective", simclr), ("barlow-twins", "objective", common), ("simclr", "simsiam", simsiam)],
+)
+def test_views_are_those_of_the_objective_or_those_asked_for(
+    objective: str, views: Any, expected: Callable[[int], Policy]
+) -> None:
+    config = LearnerConfig(backbone="micro", image_size=16, objective=objective, views=views)
+    cpu = torch.device("cpu")
+    one = (0.5, 0.5, 0.5)
+    engine = build_engine(config, mean=one, std=one, seed=0, device=cpu, precision="float32", kind="eager")
+    assert engine.augment.policy == expected(16)
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------------

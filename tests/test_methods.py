@@ -96,6 +96,12 @@ def test_an_objective_that_a_method_would_not_use_is_refused(name: str) -> None:
         check_config(replace(CONFIG, method=name, objective="vicreg", replay_batch=8))
 
 
+def test_views_that_a_method_would_not_use_are_refused() -> None:
+    check_config(replace(CONFIG, method="osiris-r", views="common", replay_batch=8))
+    with pytest.raises(InputError, match="method 'pcmc' makes its own views"):
+        check_config(replace(CONFIG, method="pcmc", views="common", replay_batch=8))
+
+
 @pytest.mark.parametrize("name", sorted(METHODS.keys() - {"osiris-r", "scale", "pcmc"}))
 def test_every_other_method_takes_the_configured_objective(name: str) -> None:
     config = replace(CONFIG, method=name, objective="vicreg", replay_batch=8)

@@ -109,6 +109,8 @@ class LearnerConfig:
     refresh_mode: Literal["views", "updated"] = "views"
     """Embeddings that refresh the centroids: those of the loss ("views"), or a second forward of the replayed views
     after the step, in eval mode ("updated")."""
+    views: Literal["objective", "simclr", "simsiam", "common"] = "objective"
+    """Which random views are learned from: those that belong to the objective, or others (`climb.augment`)."""
     augment_per_batch: bool = False
     """One draw of augmentation parameters for a whole view (a fault of the released code)."""
     train_aligner: bool = True
@@ -161,7 +163,7 @@ class EvaluationConfig:
     """Also a ridge classifier, at the end."""
 
 
-ADDED: dict[tuple[str, str], Any] = {("learner", "swapped_refresh"): False}
+ADDED: dict[tuple[str, str], Any] = {("learner", "swapped_refresh"): False, ("learner", "views"): "objective"}
 """Settings that are younger than the first runs, with the value that changes nothing. Only other values are part of a
 run's identity, so that what was begun before them is continued. Such a value stays the default for ever."""
 

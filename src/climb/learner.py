@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from climb.augment import Augment
+from climb.augment import POLICIES, Augment
 from climb.config import LearnerConfig, MemoryConfig, from_dict, to_dict
 from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
 from climb.engine.numerics import autocast, numerics
@@ -57,8 +57,8 @@ def build_engine(
         )
         return engine
     parts = build_parts(Workshop(config=config, seed=seed, device=device))
-    policy = find_objective(config.objective).views(config.image_size)
-    augment = Augment(policy, mean, std, per_batch=config.augment_per_batch, device=device)
+    views = find_objective(config.objective).views if config.views == "objective" else POLICIES[config.views]
+    augment = Augment(views(config.image_size), mean, std, per_batch=config.augment_per_batch, device=device)
     return Engine(parts, augment, config, seed=seed, device=device, precision=precision, kind=kind)
 
 

@@ -110,8 +110,10 @@ def choose_objective(config: LearnerConfig, name: str) -> LearnerConfig:
 def check_config(config: LearnerConfig) -> None:
     """Refuse, before any work, what no engine could be built from."""
     check_learner(config)
-    find_method(config.method)
+    method = find_method(config.method)
     find_objective(config.objective)
+    if method.own_loop and config.views != LearnerConfig.views:
+        raise InputError(f"method '{config.method}' makes its own views; leave --views out")
     if config.objective != LearnerConfig.objective:
         own = parts_of(config.method)["objective"]
         if own != find_objective(LearnerConfig.objective).kind.__name__:

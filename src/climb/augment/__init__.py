@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from climb.augment.apply import apply
 from climb.augment.parameters import Parameters, draw
-from climb.augment.policy import Policy, common, simclr, simsiam
+from climb.augment.policy import POLICIES, Policy, common, simclr, simsiam
 from climb.augment.views import Augment
 
-__all__ = ["Augment", "Parameters", "Policy", "apply", "common", "draw", "simclr", "simsiam"]
+__all__ = ["POLICIES", "Augment", "Parameters", "Policy", "apply", "common", "draw", "simclr", "simsiam"]

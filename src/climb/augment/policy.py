@@ -94,3 +94,7 @@ def common(image_size: int) -> Policy:
     (0.4, 0.2, 0.1)
     """
     return replace(simsiam(image_size), saturation=0.2)
+
+
+POLICIES = {"simclr": simclr, "simsiam": simsiam, "common": common}
+"""The views by name."""

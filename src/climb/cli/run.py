@@ -34,6 +34,7 @@ def run(
     seed: int = 0,
     preset: str = "default",
     objective: str | None = None,
+    views: Literal["objective", "simclr", "simsiam", "common"] | None = None,
     backbone: str | None = None,
     image_size: int | None = None,
     capacity: int | None = None,
@@ -76,6 +77,7 @@ def run(
         seed: seed of everything random.
         preset: paper (as printed), default (best measured), reference (the released code, faults included).
         objective: simclr, simsiam, byol, barlow-twins or vicreg.
+        views: random views to learn from, in place of the objective's; simsiam and common change colours less.
         backbone: resnet18, resnet34, resnet50, vit-tiny, micro or timm/NAME.
         image_size: side of the images, where the dataset leaves the choice.
         capacity: images the memory stores at most.
@@ -119,6 +121,7 @@ def run(
         learner = choose_objective(learner, objective)
     learner = _changed(
         learner,
+        views=views,
         passes=passes,
         stream_batch=stream_batch,
         replay_batch=replay_batch,
@@ -138,7 +141,7 @@ def run(
         checkpoint_seconds=checkpoint_seconds,
         keep=keep,
     )
-    changed = (method, dataset, objective, scenario, None if tasks is None else f"{tasks}tasks", *faults)
+    changed = (method, dataset, objective, views, scenario, None if tasks is None else f"{tasks}tasks", *faults)
     name = "-".join([recipe, preset, *(part for part in changed if part is not None), str(seed)])
     folder = Path(out) if out is not None else Path("runs") / name
     result = execute(config, execution, folder)
