@@ -135,6 +135,13 @@ def parts_of(name: str) -> dict[str, str]:
     >>> parts_of("cla-r")
     {'memory': 'FifoMemory', 'batch': 'StreamAndReplay', 'objective': 'SimCLR', 'alignment': 'StoredTargets'}
     """
+    parts = small_parts(name)
+    sockets = {socket: getattr(parts, socket) for socket in ("memory", "batch", "objective", "alignment")}
+    return {socket: "none" if part is None else type(part).__name__ for socket, part in sockets.items()}
+
+
+def small_parts(name: str) -> Parts:
+    """A method's parts at the smallest sizes, to see what it is made of."""
     found = find_method(name)
     sizes = MemoryConfig(capacity=60, images_per_centroid=4)
     config = LearnerConfig(method=name, backbone="micro", image_size=16, replay_batch=8, memory=sizes)
@@ -142,11 +149,9 @@ def parts_of(name: str) -> dict[str, str]:
     if found.own_loop:
         unit = (1.0, 1.0, 1.0)
         place = {"seed": 0, "device": device, "precision": "float32", "kind": "eager"}
-        parts = found.build(config, mean=unit, std=unit, **place).parts
-    else:
-        parts = build_parts(Workshop(config=config, seed=0, device=device))
-    sockets = {socket: getattr(parts, socket) for socket in ("memory", "batch", "objective", "alignment")}
-    return {socket: "none" if part is None else type(part).__name__ for socket, part in sockets.items()}
+        parts: Parts = found.build(config, mean=unit, std=unit, **place).parts
+        return parts
+    return build_parts(Workshop(config=config, seed=0, device=device))
 
 
 def build_parts(workshop: Workshop) -> Parts:

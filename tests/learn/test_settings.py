@@ -13,6 +13,7 @@ from climb.errors import InputError
 from climb.learn.settings import settle
 from climb.learn.sizes import SIZES, size_for, with_budget
 from climb.learner import build_engine
+from climb.methods import METHODS
 
 NOTHING: dict[str, Any] = {
     "size": "auto", "budget": None, "method": "climb", "preset": "default", "objective": None, "backbone": None,
@@ -108,10 +109,18 @@ def test_choices_reach_the_configuration() -> None:
     assert settled(method="cla-e").learner.lr == 0.1  # the method's own
 
 
-@pytest.mark.parametrize("method", ["iid", "cassle-r", "pcmc"])
-def test_methods_for_benchmarks_alone_are_refused(method: str) -> None:
-    with pytest.raises(InputError, match="cannot learn from a stream of one's own"):
+@pytest.mark.parametrize(
+    ("method", "reason"), [("iid", "all images at once"), ("cassle-r", "where tasks end"), ("pcmc", "no bound")]
+)
+def test_methods_for_benchmarks_alone_are_refused(method: str, reason: str) -> None:
+    with pytest.raises(InputError, match=f"cannot learn from a stream of one's own: .*{reason}"):
         settled(method=method)
+
+
+def test_so_is_one_of_somebody_else_by_what_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "theirs", METHODS["cassle-r"])
+    with pytest.raises(InputError, match=r"method 'theirs' cannot learn .* where tasks end"):
+        settled(method="theirs")
 
 
 def test_given_centroids_do_not_stand_in_the_way_of_a_budget() -> None:

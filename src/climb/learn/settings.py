@@ -6,18 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, RunConfig, StreamConfig
-from climb.engine import resolve_device
+from climb.engine import IidChunks, resolve_device
 from climb.errors import InputError
 from climb.learn.sizes import base_config, check_room, size_for, with_budget
-from climb.methods import check_config, choose_method, choose_objective
+from climb.methods import check_config, choose_method, choose_objective, small_parts
 from climb.presets import apply_preset, evaluated_network
-
-UNFIT = {
-    "iid": "it needs all images at once",
-    "cassle-r": "it must be told where tasks end, and a stream of one's own has no tasks",
-    "pcmc": "its memory has no bound",
-}
-"""Methods for benchmarks alone."""
 
 
 def settle(
@@ -38,8 +31,7 @@ def settle(
     device: str,
 ) -> RunConfig:
     """The configuration; None leaves a field to the size, the preset or the method."""
-    if method in UNFIT:
-        raise InputError(f"method '{method}' cannot learn from a stream of one's own: {UNFIT[method]}")
+    _check_endless(method)
     config = base_config(size_for(size, resolve_device(device)))
     config = _changed(config, backbone=backbone, image_size=image_size)
     config = choose_method(apply_preset(config, preset), method)
@@ -62,6 +54,21 @@ def settle(
         learner=config,
         evaluation=evaluated_network(EvaluationConfig(), preset),
     )
+
+
+def _check_endless(method: str) -> None:
+    """Refuse methods that are for benchmarks alone."""
+    parts = small_parts(method)
+    for unfit, reason in (
+        (isinstance(parts.batch, IidChunks), "it needs all images at once"),
+        (
+            parts.alignment is not None and parts.alignment.needs_boundaries,
+            "it must be told where tasks end, and a stream of one's own has no tasks",
+        ),
+        (parts.memory is not None and not parts.memory.bounded, "its memory has no bound"),
+    ):
+        if unfit:
+            raise InputError(f"method '{method}' cannot learn from a stream of one's own: {reason}")
 
 
 def _changed(config: LearnerConfig, **values: Any) -> LearnerConfig:

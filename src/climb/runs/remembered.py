@@ -84,9 +84,9 @@ def remembered(state: dict[str, Any]) -> Remembered | None:
     images = state.get("images")
     if not isinstance(images, torch.Tensor) or images.dtype != torch.uint8 or images.ndim != 4 or len(images) == 0:
         return None
-    if isinstance(state.get("stm"), list):
+    if {"stm", "ltm", "image_ids"} <= state.keys():
         groups = _listed_slots(state, images)
-    elif "held" in state and "tier" in state:
+    elif {"held", "counts", "tier", "values"} <= state.keys():
         groups = _rows(state, images)
     else:
         groups = [_flat(state, images)]
