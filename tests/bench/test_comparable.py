@@ -84,11 +84,43 @@ def test_a_network_that_differs_on_purpose_is_said() -> None:
     assert found == ([], ["networks evaluated differ: student, teacher"])
 
 
-def test_bounds_share_the_dataset_but_not_the_budget() -> None:
-    bound = run(cbp=7, preset="default")
-    assert differences([run()], others=[run(), bound]) == ([], [])
-    reasons, _ = differences([run()], others=[run(), run(dataset="cifar10")])
-    assert reasons == ["different datasets: cifar10 32 px, cifar100 32 px"]
+def test_bounds_are_held_to_no_budget_but_what_they_spent_is_said() -> None:
+    ours = run()
+    said = "backward passes outside the budget in 20 tasks: iid 7"
+    assert differences([ours], others=[ours, run(cbp=7, method="iid", memory_bytes=0)]) == ([], [said])
+    assert differences([ours], others=[ours, run(cbp=1_004_000, method="iid")]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"dataset": "cifar10"}, "different datasets: cifar10 32 px, cifar100 32 px"),
+        ({"preset": "default"}, "different presets: default, paper"),
+        ({"evaluation__epochs": 10}, "different probes: linear, 10 epochs, linear, 100 epochs"),
+        ({"learner__backbone": "micro"}, "different backbones: micro, resnet18"),
+    ],
+)
+def test_bounds_share_dataset_preset_probe_and_backbone(change: dict[str, Any], reason: str) -> None:
+    ours = run()
+    assert differences([ours], others=[ours, run(**change)]) == ([reason], [])
+
+
+def test_a_memory_without_bound_is_said_of_rows_that_nobody_is_compared_to() -> None:
+    ours, indicative = run(), run(memory_bounded=False, method="pcmc")
+    assert differences([ours], others=[ours, indicative]) == ([], ["a memory without bound: pcmc"])
+    assert differences([indicative], allowed=["memory"]) == ([], ["a memory without bound: pcmc"])
+
+
+def test_methods_that_are_told_where_tasks_end_are_marked() -> None:
+    told = run(method="cassle-r", needs_boundaries=True)
+    assert differences([run(needs_boundaries=False), told]) == ([], ["told where tasks end: cassle-r"])
+
+
+def test_seeds_of_one_cell_had_the_same_settings() -> None:
+    reasons, _ = differences([run(learner__lr=0.1), run(seed=1, learner__lr=0.3)])
+    assert reasons == ["different settings in r, 20 tasks: lr = 0.1 and 0.3"]
+    apart = [run(learner__lr=0.1), run("50 tasks", learner__lr=0.3), run(seed=1, learner__lr=0.1, recipe="other")]
+    assert differences(apart) == ([], [])
 
 
 def test_devices_engines_precisions_and_versions_are_said() -> None:

@@ -32,6 +32,7 @@ KEYS = {
     "forward_only_images",
     "stored_images",
     "memory_bytes",
+    "needs_boundaries",
     "seconds",
     "method",
     "preset",
@@ -53,6 +54,14 @@ def done(finished: Path, make_config: Make, tmp_path: Path) -> Path:
     execute(make_config(), CPU, finished)
     shutil.copytree(finished, tmp_path / "run")
     return tmp_path / "run"
+
+
+def test_a_run_says_whether_it_was_told_where_tasks_end(make_config: Make, tmp_path: Path) -> None:
+    """Tables mark such methods."""
+    told = make_config(learner={"method": "cassle-r"}, evaluation={"network": "student", "epochs": 1})
+    assert execute(told, CPU, tmp_path / "told")["needs_boundaries"] is True
+    alone = make_config(learner={"method": "er-fifo"}, evaluation={"network": "student", "epochs": 1})
+    assert execute(alone, CPU, tmp_path / "alone")["needs_boundaries"] is False
 
 
 def without_time(result: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from climb.bench.cell import Layout, Placed, RowSpec, Settings
 from climb.bench.collect import Found
+from climb.bench.comparable import flattened
 from climb.bench.layouts import CA, CA_UPTO, CHOICES, FA, FORGETTING, LAYOUTS, PER_IMAGE
 from climb.config import LearnerConfig
 from climb.errors import InputError
@@ -48,7 +49,7 @@ def fitting_layout(runs: Sequence[Found]) -> Layout:
 
 def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
     """A layout for the runs at hand: a row per method and whatever else tells them apart, a column per task count."""
-    names = [_flat(run.config) for run in runs]
+    names = [flattened(run.config) for run in runs]
     varying = [key for key in NAMED_BY if len({str(flat.get(key)) for flat in names}) > 1]
     bases = [
         " ".join([str(run.result["method"]), *([f"({', '.join(said)})"] if (said := _said(flat, varying)) else [])])
@@ -100,8 +101,8 @@ def _as_preset(run: Found, *, but: Settings) -> Settings:
 
 
 def _has(config: Mapping[str, Any], settings: Settings) -> bool:
-    flat = _flat(config)
-    return all(flat.get(key) == value for key, value in settings)
+    found = flattened(config)
+    return all(found.get(key) == value for key, value in settings)
 
 
 def _column(run: Found, *, several: bool) -> str:
@@ -112,14 +113,3 @@ def _column(run: Found, *, several: bool) -> str:
 
 def _said(flat: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return [str(flat[key]) for key in keys if flat.get(key) is not None]
-
-
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name."""
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            found.update(_flat(value, f"{prefix}{key}."))
-        else:
-            found[f"{prefix}{key}"] = value
-    return found

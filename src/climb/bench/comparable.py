@@ -11,8 +11,19 @@ CBP_TOLERANCE = 0.005
 """Methods start replaying at slightly different mini-batches: what counts as one budget of backward passes."""
 
 
+HELD_ELSEWHERE = (
+    *("seed", "recipe", "data", "stream", "evaluation"),
+    *("learner.image_size", "learner.backbone", "learner.memory.capacity"),
+)
+"""Settings in which the runs of one cell may differ, or that are a reason of their own where they do."""
+
+
 class FinishedRun(Protocol):
     """What is read of a run."""
+
+    @property
+    def row(self) -> str:
+        """Runs are averaged within a row and a column."""
 
     @property
     def column(self) -> str:
@@ -37,17 +48,18 @@ def differences(
 
     Args:
         compared: the runs that are held against each other.
-        others: all runs of the table, bounds and indicative rows too: they must share the dataset, not the budget.
+        others: all runs of the table, bounds and indicative rows too: they must share dataset, preset, probe and
+            backbone, not the budget.
         allowed: aspects that differ on purpose.
     """
     runs = [*others] or [*compared]
     reasons = []
     for aspect, words, read, concerned in (
         ("dataset", "datasets", _dataset, runs),
-        ("preset", "presets", _preset, compared),
+        ("preset", "presets", _preset, runs),
         ("evaluated", "networks evaluated", _evaluated, compared),
-        ("probe", "probes", _probe, compared),
-        ("backbone", "backbones", _backbone, compared),
+        ("probe", "probes", _probe, runs),
+        ("backbone", "backbones", _backbone, runs),
         ("capacity", "memory capacities", _capacity, compared),
     ):
         found = _values(concerned, read)
@@ -59,12 +71,16 @@ def differences(
             if len(found) > 1:
                 reasons.append(f"different streams in {column}: {', '.join(found)}")
     if "memory" not in allowed:
-        unbounded = _values([run for run in compared if run.result.get("memory_bounded") is False], _method)
-        if unbounded:
-            reasons.append(f"a memory without bound: {', '.join(unbounded)}")
+        reasons += _unbounded(compared)
     if "cbp" not in allowed:
         reasons += _budgets(compared)
-    remarks = [
+    reasons += _settings(runs)
+    apart = [run for run in runs if not any(run is other for other in compared)]
+    remarks = [remark for remark in _unbounded(runs) if remark not in reasons]
+    remarks += _outside(compared, apart)
+    told = _values([run for run in runs if run.result.get("needs_boundaries")], _method)
+    remarks += [f"told where tasks end: {', '.join(told)}"] if told else []
+    remarks += [
         f"{words} differ: {', '.join(found)}"
         for words, read in (
             *([("networks evaluated", _evaluated)] if "evaluated" in allowed else []),
@@ -90,6 +106,59 @@ def _budgets(runs: Sequence[FinishedRun]) -> list[str]:
                 f"({spent[high]}), {(high - low) / high:.1%} apart"
             )
     return reasons
+
+
+def _outside(compared: Sequence[FinishedRun], apart: Sequence[FinishedRun]) -> list[str]:
+    """What rows that are held to no budget spent, where it is not the budget of the others."""
+    remarks = []
+    for column in dict.fromkeys(run.column for run in apart):
+        spent = [run.result["cbp"] for run in compared if run.column == column and "cbp" in run.result]
+        if not spent:
+            continue
+        least, most = (1 - CBP_TOLERANCE) * min(spent), max(spent) / (1 - CBP_TOLERANCE)
+        beyond = {
+            f"{_method(run)} {run.result['cbp']:,}"
+            for run in apart
+            if run.column == column and "cbp" in run.result and not least <= run.result["cbp"] <= most
+        }
+        if beyond:
+            remarks.append(f"backward passes outside the budget in {column}: {', '.join(sorted(beyond))}")
+    return remarks
+
+
+def _unbounded(runs: Sequence[FinishedRun]) -> list[str]:
+    found = _values([run for run in runs if run.result.get("memory_bounded") is False], _method)
+    return [f"a memory without bound: {', '.join(found)}"] if found else []
+
+
+def _settings(runs: Sequence[FinishedRun]) -> list[str]:
+    """Cells whose seeds were not trained alike: their mean would be one of different methods."""
+    cells: dict[tuple[str, str, object], list[dict[str, Any]]] = {}
+    for run in runs:  # other presets are a reason of their own
+        cells.setdefault((run.row, run.column, _preset(run)), []).append(flattened(run.config))
+    reasons = []
+    for (row, column, _), configs in cells.items():
+        keys = sorted({key for config in configs for key in config if not key.startswith(HELD_ELSEWHERE)})
+        varied = {key: sorted({str(config.get(key)) for config in configs}) for key in keys}
+        said = [f"{key.removeprefix('learner.')} = {' and '.join(v)}" for key, v in varied.items() if len(v) > 1]
+        if said:
+            reasons.append(f"different settings in {row}, {column}: {', '.join(said)}")
+    return reasons
+
+
+def flattened(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name.
+
+    >>> flattened({"learner": {"lr": 0.1}})
+    {'learner.lr': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            found.update(flattened(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def _values(runs: Iterable[FinishedRun], read: Read) -> list[str]:

@@ -275,7 +275,7 @@ class Run:
     def _finish(self) -> dict[str, Any]:
         networks = self.evaluator.networks(self.engine)
         evaluated, *others = networks
-        memory = self.engine.parts.memory
+        memory, alignment = self.engine.parts.memory, self.engine.parts.alignment
         budget = self.engine.budget
         result: dict[str, Any] = {
             **self._accuracies(evaluated),
@@ -286,6 +286,7 @@ class Run:
             "stored_images": 0 if memory is None else len(memory),
             "memory_bytes": 0 if memory is None else memory.nbytes,
             "memory_bounded": memory is None or memory.bounded,
+            "needs_boundaries": alignment is not None and alignment.needs_boundaries,
             "memory": {**dict(self.tally), **{k: plain(v) for k, v in getattr(memory, "summary", dict)().items()}},
             "seconds": self.seconds,
             "recipe": self.config.recipe,
