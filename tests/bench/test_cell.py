@@ -110,6 +110,18 @@ def test_a_dataset_that_the_paper_lacks_is_said() -> None:
     assert table.notes[-1] == "the paper prints no such values for cifar100"
 
 
+def test_unequal_seeds_are_told() -> None:
+    """Three seeds against one: neither the means nor the bold of a column say which streams stand behind them."""
+    runs = [*seeds("a", [50.0, 51.0, 52.0]), run("b", 60.0), *seeds("other", [1.0, 2.0, 3.0])]
+    table = build_table(LAYOUT, runs)
+    assert "seeds, and with them streams, differ: 0 to 2 (a, other); 0 (b)" in table.notes
+    assert "no test for 1 of the numbers that are not bold: too few seeds, theirs or the best's" in table.notes
+    later = [*runs, run("a", 1.0, column="4 tasks"), run("b", 1.0, column="4 tasks")]
+    said = "seeds, and with them streams, differ: 0 to 2 (a at 2 tasks, other); 0 (a at 4 tasks, b)"
+    assert said in build_table(LAYOUT, later).notes
+    assert not any("seeds" in note for note in build_table(LAYOUT, seeds("a", [1.0, 2.0])).notes)
+
+
 def test_runs_that_differ_are_refused_with_the_reason_unless_mixed() -> None:
     runs = [run("a", 1.0, preset="paper"), run("b", 2.0, preset="default", seed=1)]
     with pytest.raises(InputError, match=r"different presets: default, paper.*--mix"):

@@ -84,3 +84,7 @@ def test_the_papers_bold_marks_follow_its_rule_but_for_four() -> None:
 
 def test_a_two_sided_rule_explains_the_marks_less_well() -> None:
     assert sum(not mark.agrees for mark in recompute_marks(Comparison(sides=2))) == 13
+
+
+def test_welchs_test_explains_one_more_mark_as_the_documentation_says() -> None:
+    assert sum(not mark.agrees for mark in recompute_marks(Comparison(kind="welch"))) == 3

@@ -113,6 +113,12 @@ def test_bold_is_the_best_and_what_cannot_be_told_from_it() -> None:
     assert found["far"].effect == pytest.approx(hedges_g(rows["best"], rows["far"]))
 
 
+def test_equal_best_means_are_both_bold_without_a_test() -> None:
+    rows = {name: Sample(mean=mean, std=None, n=1) for name, mean in (("a", 25.0), ("b", 25.0), ("c", 24.0))}
+    found = verdicts(rows, higher=True)
+    assert [name for name, verdict in found.items() if verdict.bold] == ["a", "b"]
+
+
 def test_holm_bolds_more_rows_never_fewer() -> None:
     rows = {str(i): Sample(mean=50 - 0.65 * i, std=1.0, n=5) for i in range(5)}
     plain = {name for name, verdict in verdicts(rows, higher=True).items() if verdict.bold}

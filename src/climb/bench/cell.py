@@ -248,7 +248,38 @@ def _notes(
     if counts:
         seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         notes.append(f"mean ± sample standard deviation, n = {seeds}")
+    notes += _seeds(cells)
     comparisons = sum(verdict.p is not None for verdict in judged.values())
     if judged:
         notes.append(f"bold: the best of its column, or not told apart from it ({rule}; {comparisons} comparisons)")
+    untested = sum(verdict.p is None and not verdict.bold for verdict in judged.values())
+    if untested:
+        notes.append(f"no test for {untested} of the numbers that are not bold: too few seeds, theirs or the best's")
     return [*notes, *said]
+
+
+def _seeds(cells: Mapping[CellKey, Cell]) -> list[str]:
+    """Which places have which seeds, where not all have the same: other class orders are other streams."""
+    places: dict[tuple[str, str], set[int]] = {}
+    for (row, column, _), cell in cells.items():
+        places.setdefault((row, column), set()).update(cell.seeds)
+    if len({frozenset(seeds) for seeds in places.values()}) < 2:
+        return []
+    having: dict[tuple[int, ...], list[str]] = {}
+    for row in dict.fromkeys(row for row, _ in places):
+        own = {column: tuple(sorted(seeds)) for (name, column), seeds in places.items() if name == row}
+        alike = len(set(own.values())) == 1
+        for column, seeds in list(own.items())[: 1 if alike else None]:
+            having.setdefault(seeds, []).append(row if alike else f"{row} at {column}")
+    said = "; ".join(f"{_span(seeds)} ({', '.join(where)})" for seeds, where in having.items())
+    return [f"seeds, and with them streams, differ: {said}"]
+
+
+def _span(seeds: Sequence[int]) -> str:
+    """Seeds for people.
+
+    >>> _span((0,)), _span((0, 1, 2, 3)), _span((0, 2, 5))
+    ('0', '0 to 3', '0, 2, 5')
+    """
+    run = list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 2 and run == list(seeds) else ", ".join(map(str, seeds))
