@@ -25,3 +25,22 @@ def test_a_grid_that_cannot_be_compared_keeps_no_other_from_its_table(tmp_path: 
     assert not (tmp_path / "table-simsiam").exists()
     assert isinstance(table, Table)
     assert len(list((tmp_path / "table-pruning").glob("table.*"))) == 4
+
+
+def test_what_is_missing_and_what_serves_several_columns_is_noted_in_the_files(tmp_path: Path) -> None:
+    grid = build_grid("table-regular", Request(scale="tiny", methods=("iid", "climb"), seeds=(0,), tasks=(20, 50)))
+    plan = make_plan([grid], tmp_path)
+    bound, first, second = plan.jobs(Execution(device="cpu"))
+    assert [run_job(job).status for job in (bound, first)] == ["done"] * 2
+    ((_, table),) = publish_each([grid], refreshed(plan), tmp_path)
+    assert isinstance(table, Table)
+    bounds, missing = (
+        "the same runs in every column, whose tasks they do not know: i.i.d.",
+        "not whole: 1 of 3 runs are not finished (CLIMB)",
+    )
+    assert {bounds, missing} <= set(table.notes)
+    assert missing in (tmp_path / "table-regular" / "table.md").read_text()
+    assert run_job(second).status == "done"
+    ((_, whole),) = publish_each([grid], refreshed(plan), tmp_path)
+    assert isinstance(whole, Table)
+    assert not any("not whole" in note for note in whole.notes)

@@ -15,6 +15,7 @@ from climb.bench.grids.configure import configure
 from climb.recipes import RECIPES
 
 Command = Callable[..., Any]
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_without_a_name_the_grids_are_listed(climb: Command) -> None:
@@ -51,6 +52,17 @@ def test_bad_input_is_refused_before_any_work(climb: Command, arguments: tuple[s
     assert said.code == 2
     assert message in said.err
     assert not Path("bench").exists()
+
+
+def test_published_runs_are_reused_and_their_table_is_not_folded_in_a_log(
+    climb: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    command = ("bench", "table-regular", "--methods", "climb", "cla-e", "--tasks", 20, "--seeds", 1, "--device", "cpu")
+    said = climb(*command, "--reuse", RESULTS, "--against", "paper", "--out", tmp_path)
+    assert said.code == 0, said.err
+    assert "2 runs (2 done), 0 to do" in said.out
+    assert re.search(r"CLA-E +42\.53 +37\.59 ± 1\.14 +\+4\.94 +49\.05 +40\.95 ± 0\.98 +\+8\.10", said.out)
 
 
 def test_tune_refuses_what_it_cannot_tune(climb: Command) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from climb.bench.cell import Against, Table, build_table
@@ -20,12 +21,31 @@ def publish(grid: Grid, plan: Plan, folder: Path, *, against: Against | None = N
     """Fill the grid's table with the runs that are finished and write it into ``folder``, as table.md, .tex, .csv and
     .html; a figure's grid is drawn there too."""
     table = build_table(grid.layout, plan.placed(grid), against=against, mix=mix)
+    table = replace(table, notes=(*table.notes, *_missing(grid, plan), *_everywhere(grid)))
     for form in WRITTEN:
         write_text(folder / f"table.{SUFFIXES[form]}", render(table, form))
     runs = list(plan.finished(grid).values())
     if grid.name in FIGURES and runs:
         draw_figure(grid.name, runs, folder)
     return table
+
+
+def _missing(grid: Grid, plan: Plan) -> list[str]:
+    """Rows that have fewer seeds than they were meant to have, or are not there at all."""
+    finished = plan.finished(grid)
+    keys = dict.fromkeys(entry.config.config_hash() for entry in grid.entries)
+    rows = dict.fromkeys(entry.row for entry in grid.entries if entry.config.config_hash() not in finished)
+    left = len(keys) - len(finished)
+    return [f"not whole: {left} of {len(keys)} runs are not finished ({', '.join(rows)})"] if left else []
+
+
+def _everywhere(grid: Grid) -> list[str]:
+    """Rows whose runs serve several columns: their CA is over the tasks of one of them."""
+    columns: dict[tuple[str, str], set[str]] = {}
+    for entry in grid.entries:
+        columns.setdefault((entry.row, entry.config.config_hash()), set()).add(entry.column)
+    rows = dict.fromkeys(row for (row, _), found in columns.items() if len(found) > 1)
+    return [f"the same runs in every column, whose tasks they do not know: {', '.join(rows)}"] if rows else []
 
 
 def publish_each(

@@ -72,7 +72,7 @@ def bench(
     from climb.bench.laboratory import carry_out
     from climb.bench.plan import make_plan, refreshed
     from climb.bench.publish import publish_each
-    from climb.bench.render import terminal_table
+    from climb.bench.render import render, terminal_table
     from climb.cli.where import kind_of_device, parallel_runs, queue_options
 
     console = Console(highlight=False, soft_wrap=True)
@@ -120,7 +120,10 @@ def bench(
         if isinstance(filled, InputError):
             refused.append(f"{grid.name}: {filled}")
             continue
-        console.print(terminal_table(filled))
+        if console.is_terminal:
+            console.print(terminal_table(filled))
+        else:  # a log has no width to fold numbers into
+            print(render(filled, "terminal"), end="")
         console.print(f"folder: {folder / grid.name}\n", markup=False)
     for label, error in report.failed:
         console.print(f"failed: {label}: {error}", markup=False)
