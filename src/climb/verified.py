@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from climb.config import LearnerConfig, RunConfig, from_dict
+from climb.methods import choose_method
+from climb.presets import apply_preset
 
 TABLE = Path(__file__).with_name("verified.csv")
 
@@ -46,11 +50,14 @@ def verified() -> list[Verified]:
 
 
 def collect(results: Path) -> list[Verified]:
-    """The same from a folder of published results: what the table has to say."""
+    """The same from a folder of published results: what the table has to say. Runs with a fault switched on, or on
+    another stream, say nothing of the method as it is and are left out."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for path in sorted(results.rglob("result.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
         config = json.loads(path.with_name("config.json").read_text(encoding="utf-8"))["config"]
+        if not _as_it_is(from_dict(RunConfig, config)):
+            continue
         key = (result["method"], result["preset"], result["dataset"], result["tasks"], config["learner"]["lr"])
         groups.setdefault(key, []).append(result)
     return [
@@ -70,6 +77,15 @@ def write(found: list[Verified]) -> None:
         writer = csv.DictWriter(handle, [f.name for f in fields(Verified)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(each) for each in found)
+
+
+def _as_it_is(run: RunConfig) -> bool:
+    """Whether a run is of its method under its preset, on regular tasks; the learning rate may be another."""
+    learner = run.resolved().learner
+    plain = LearnerConfig(backbone=learner.backbone, image_size=learner.image_size)
+    usual = choose_method(apply_preset(plain, learner.preset), learner.method)
+    usual = replace(run, learner=replace(usual, lr=learner.lr)).resolved().learner
+    return run.stream.kind == "regular" and run.stream.manifest is None and learner == usual
 
 
 def _typed(kind: str, text: str) -> Any:
