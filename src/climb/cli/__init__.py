@@ -90,8 +90,13 @@ def run_command(argv: Sequence[str]) -> int:
             raise InputError(
                 "torchrun starts several processes, of which 'climb run' makes one learner; no other verb does"
             )
+        known = verbs()
+        if argv[:1] and argv[0] in known and {"-h", "--help"} & set(argv):
+            from climb.cli.named import name_choices
+
+            name_choices(known[argv[0]])
         tyro.extras.subcommand_cli_from_dict(
-            verbs(),
+            known,
             prog="climb",
             description="Learn image representations from an unlabeled stream.",
             args=argv,

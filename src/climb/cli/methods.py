@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 def methods() -> None:
@@ -23,6 +24,10 @@ def methods() -> None:
             for found in verified()
             if found.method == name
         ]
-        parts = "\n".join(parts_of(name).values())
-        table.add_row(name, method.summary, parts, method.paper, rate, "\n".join(measured) or "not yet")
+        try:
+            parts = "\n".join(parts_of(name).values())
+        except Exception as error:  # somebody else's; the others are listed all the same
+            parts = f"cannot be built: {error!r}"
+        found = (name, method.summary, parts, method.paper, rate, "\n".join(measured) or "not yet")
+        table.add_row(*map(Text, found))  # a bracket in somebody's words is no markup
     Console(highlight=False, width=140).print(table)

@@ -1,0 +1,95 @@
+"""Methods and objectives that an installed package brings, by a real entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climb.methods import METHODS
+from climb.workshop import OBJECTIVES
+
+Climb = Callable[..., Any]
+
+MODULE = '''
+from climb.augment import simclr
+from climb.methods import er_fifo, method
+from climb.objectives import SimCLR
+from climb.workshop import OBJECTIVES, Choice
+
+OBJECTIVES["their-loss"] = Choice(kind=SimCLR, make=lambda w: SimCLR(0.3), views=simclr)
+
+
+@method("theirs", paper="somebody [2030]", lr=0.1)
+def theirs(w):
+    """Somebody's [bold] method."""
+    return er_fifo(w)
+
+
+@method("theirs-broken", paper="somebody")
+def broken(w):
+    """Cannot be built."""
+    raise ZeroDivisionError("by [nothing]")
+'''
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package that brings methods, one of which cannot be built; where its entry points are."""
+    about = tmp_path / "climb_theirs-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: climb-theirs\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[climb.methods]\ntheirs = climb_theirs\n")
+    (tmp_path / "climb_theirs.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")  # for workers
+    yield about / "entry_points.txt"
+    for name in ("theirs", "theirs-broken"):
+        METHODS.pop(name, None)
+    OBJECTIVES.pop("their-loss", None)
+    sys.modules.pop("climb_theirs", None)
+
+
+def test_they_are_listed_and_what_is_broken_hides_nobody(climb: Climb) -> None:
+    said = climb("methods")
+    assert said.code == 0
+    assert "Somebody's [bold]" in said.out
+    assert "somebody [2030]" in said.out
+    assert "cannot be built:" in said.out
+    assert " pcmc " in said.out
+
+
+@pytest.mark.parametrize("verb", ["run", "bench", "tune", "learn"])
+def test_help_names_them(climb: Climb, verb: str) -> None:
+    said = climb(verb, "--help")
+    assert said.code == 0
+    assert "pcmc, theirs, theirs-broken" in " ".join(said.out.replace("│", " ").split())
+    if verb != "bench":
+        assert "vicreg, their-loss" in " ".join(said.out.replace("│", " ").split())
+
+
+def test_help_is_given_beside_a_package_that_cannot_be_imported(climb: Climb, installed: Path) -> None:
+    installed.write_text("[climb.methods]\ngone = climb_gone\n")
+    said = climb("run", "--help")
+    assert said.code == 0
+    assert "usage: climb run" in said.out
+
+
+def test_they_are_found_by_name(climb: Climb) -> None:
+    said = climb("tune", "demo", "--method", "theirs", "--objective", "their-loss", "--over", "lr=0.1", "--plan")
+    assert said.code == 0, said.err
+    assert climb("run", "--method", "theirz").code == 2
+
+
+@pytest.mark.slow
+def test_a_bench_has_a_row_for_them_in_processes_of_its_own(climb: Climb, tmp_path: Path) -> None:
+    command = ("bench", "table-pruning", "--scale", "tiny", "--tasks", 20, "--seeds", 1, "--device", "cpu")
+    said = climb(*command, "--methods", "climb", "theirs", "theirs-broken", "--out", tmp_path / "out")
+    assert said.code == 1
+    assert "failed: theirs-broken, 20 tasks, seed 0: ZeroDivisionError: by [nothing]" in said.out
+    table = (tmp_path / "out" / "table-pruning" / "table.md").read_text()
+    assert "| theirs |" in table
+    assert "not whole: 1 of 3 runs are not finished (theirs-broken)" in table
