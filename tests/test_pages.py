@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import csv
 import functools
+import glob
 import re
 import shlex
 import subprocess
@@ -19,7 +21,7 @@ import tyro
 from PIL import Image
 
 from climb.bench.grids import GRIDS
-from climb.cli import verbs
+from climb.cli import run_command, verbs
 from climb.config import LearnerConfig, MemoryConfig
 from climb.datasets import names as datasets
 from climb.export import export, open_model
@@ -183,6 +185,31 @@ def test_the_readme_has_the_published_numbers() -> None:
     }
     assert len(rows) >= 4
     assert set(rows) <= published
+
+
+def test_the_reading_is_what_its_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command stands in the page; the shell expands its star."""
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "results" / "reading.md").read_text()
+    (command,) = re.findall(r"^    climb (table .*)$", page, re.M)
+    words = [name for word in command.split() for name in (sorted(glob.glob(word)) or [word])]
+    assert run_command([*words, "--format", "csv"]) == 0
+    cells = {(line["row"], line["metric"]): line for line in csv.DictReader(capsys.readouterr().out.splitlines())}
+    rows = re.findall(r"^\| (\S+) \| (\d.*) \|$", page, re.M)
+    assert {name for name, _ in rows} == {row for row, _ in cells}
+    for name, numbers in rows:
+        said = [number.strip() for number in numbers.split("|")]
+        for metric, (ours, printed, gap) in (("FA", said[:3]), ("CA", said[3:])):
+            cell = cells[name, metric]
+            assert ours == _spread(cell["mean"], cell["std"])
+            assert printed == (_spread(cell["paper_mean"], cell["paper_std"]) if cell["paper_mean"] else "")
+            assert gap == (f"{float(cell['difference']):+.2f}" if cell["difference"] else "")
+
+
+def _spread(mean: str, std: str) -> str:
+    return f"{float(mean):.2f}" + (f" ± {float(std):.2f}" if std else "")
 
 
 def test_the_page_on_budgets_has_the_right_numbers() -> None:
