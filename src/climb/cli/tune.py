@@ -77,7 +77,8 @@ def tune(
     carrier = choose_executor(where, folder)
     made = make_plan([grid], folder)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{len(grid.layout.rows)} combinations of {', '.join(values)}", markup=False)
+    many = len(grid.layout.rows)
+    console.print(f"{many} combination{'s' if many != 1 else ''} of {', '.join(values)}", markup=False)
     console.print(made.describe(kind_of_device(where), parallel=parallel_runs(where)))
     if plan:
         return

@@ -10,8 +10,8 @@ from climb.bench.grids.grid import Grid, Request
 from climb.bench.grids.tables import irregular
 from climb.bench.layouts import CLIMB, find_layout
 
-HOURS = Metric(key="seconds.total", label="hours", digits=3, higher_is_better=None, scale=1 / 3600)
-TRAINING_HOURS = Metric(key="seconds.train", label="of them training", digits=3, higher_is_better=None, scale=1 / 3600)
+MINUTES = Metric(key="seconds.total", label="minutes", higher_is_better=None, scale=1 / 60)
+TRAINING = Metric(key="seconds.train", label="of them training", higher_is_better=None, scale=1 / 60)
 DYNAMICS = (
     Metric(key="stored_images", label="stored images", digits=0, higher_is_better=None),
     Metric(key="memory.promoted", label="promotions", digits=0, higher_is_better=None),
@@ -29,7 +29,7 @@ def figure_wallclock(request: Request) -> Grid:
         name="figure-wallclock",
         title="Wall-clock time",
         rows=tuple(row for row in layout.rows if row.kind == "method"),
-        metrics=(HOURS, TRAINING_HOURS),
+        metrics=(MINUTES, TRAINING),
     )
     return fill(request, layout, seeds=5)
 
