@@ -93,7 +93,7 @@ def _faults() -> tuple[RowSpec, ...]:
                 (f"learner.{field}", value) for field, value in {**usual, **on, "memory_faults": False}.items()
             ),
         )
-        for label, on in {"as printed": {}, **{f"+ {name}": fields for name, fields in FAULTS.items()}}.items()
+        for label, on in {"no fault": {}, **{f"+ {name}": fields for name, fields in FAULTS.items()}}.items()
     ]
     return (*rows, RowSpec(label=RELEASED, method="climb", where=(("learner.preset", "reference"),)))
 

@@ -8,6 +8,7 @@ from climb.bench.cell import RowSpec
 from climb.bench.grids.fill import fill
 from climb.bench.grids.grid import Grid, Request
 from climb.bench.layouts import RELEASED, SIZES, coupled, find_layout
+from climb.errors import InputError
 from climb.presets import FAULTS
 
 
@@ -58,6 +59,8 @@ def table_forgetting(request: Request) -> Grid:
 
 def table_faults(request: Request) -> Grid:
     """What each fault of the released code costs: CLIMB with one at a time, then the released code's behaviour."""
+    if request.preset == "reference":
+        raise InputError("table-faults adds one fault at a time, and the preset reference has them all; give another")
     return fill(request, find_layout("table-faults"), seeds=1, settings=faulty)
 
 
