@@ -95,6 +95,14 @@ def test_the_papers_value_and_the_difference_stand_beside() -> None:
     assert build_table(layout, placed).cell("CLIMB", "20 tasks", "FA").paper is None  # type: ignore[union-attr]
 
 
+def test_a_difference_to_the_paper_from_another_setting_is_said() -> None:
+    result = {"seed": 0, "final_accuracy": 30.0, "dataset": "cifar100"}
+    placed = [Placed(row="CLIMB", column="20 tasks", result=result, config={"learner": {"backbone": "micro"}})]
+    said = "not the paper's setting: backbone micro (there resnet18)"
+    assert said in build_table(find_layout("table-regular"), placed, against="paper").notes
+    assert said not in build_table(find_layout("table-regular"), placed).notes
+
+
 def test_each_place_is_held_against_its_own_dataset() -> None:
     placed = [
         Placed(row=row, column="20 tasks", result={"seed": 0, "final_accuracy": 45.0, "dataset": dataset})

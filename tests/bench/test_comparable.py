@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climb.bench.cell import Placed
-from climb.bench.comparable import differences
+from climb.bench.comparable import differences, unlike_the_paper
 
 RESULT = {
     "seed": 0,
@@ -138,3 +138,14 @@ def test_devices_engines_precisions_and_versions_are_said() -> None:
 
 def test_columns_may_have_streams_of_their_own() -> None:
     assert differences([run(), run("50 irregular tasks", stream__kind="irregular")]) == ([], [])
+
+
+def test_runs_beside_the_papers_numbers_tell_other_settings_than_its() -> None:
+    assert unlike_the_paper([run(), run(learner__backbone="resnet18", learner__passes=3)]) == []
+    small = run(learner__backbone="micro", learner__memory__capacity=500)
+    assert unlike_the_paper([run(), small]) == [
+        "not the paper's setting: backbone micro (there resnet18); capacity 500 (there 2500)"
+    ]
+    without_memory = run(memory_bytes=0, learner__memory__capacity=500)
+    assert unlike_the_paper([without_memory]) == []
+    assert unlike_the_paper([run(learner__memory__capacity=500)], allowed=["capacity"]) == []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from climb.bench.comparable import Aspect, differences
+from climb.bench.comparable import Aspect, differences, unlike_the_paper
 from climb.bench.paper import Printed, printed_value
 from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, bootstrap_interval, sample_of, verdicts
 from climb.errors import InputError, unknown
@@ -187,6 +187,8 @@ def build_table(
     notes = _notes(cells, test, judged, [*reasons, *remarks])
     if against == "paper" and not any(cell.paper for cell in cells.values()):
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
+    elif against == "paper":
+        notes += unlike_the_paper(runs, allowed=layout.varies)
     return Table(layout=layout, cells=cells, rule=test, notes=tuple(notes), against_paper=against == "paper")
 
 

@@ -18,6 +18,17 @@ HELD_ELSEWHERE = (
 """Settings in which the runs of one cell may differ, or that are a reason of their own where they do."""
 
 
+PAPERS: dict[str, object] = {
+    "learner.backbone": "resnet18",
+    "learner.stream_batch": 10,
+    "learner.replay_batch": 128,
+    "learner.passes": 3,
+    "learner.memory.capacity": 2500,
+    "evaluation.epochs": 100,
+}
+"""What stands behind every number of the paper, but for its table of capacities."""
+
+
 class FinishedRun(Protocol):
     """What is read of a run."""
 
@@ -92,6 +103,19 @@ def differences(
         if len(found := _values(runs, read)) > 1
     ]
     return reasons, remarks
+
+
+def unlike_the_paper(runs: Iterable[FinishedRun], *, allowed: Collection[Aspect] = ()) -> list[str]:
+    """In what runs beside the paper's numbers had another setting than its: a difference is then not the method's."""
+    expected = {key: value for key, value in PAPERS.items() if "capacity" not in allowed or "capacity" not in key}
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        given = flattened(run.config)
+        for key, value in expected.items():
+            if given.get(key, value) != value and (key != "learner.memory.capacity" or _capacity(run) is not None):
+                found.setdefault(key, set()).add(str(given[key]))
+    said = [f"{key.rpartition('.')[2]} {', '.join(sorted(v))} (there {expected[key]})" for key, v in found.items()]
+    return [f"not the paper's setting: {'; '.join(said)}"] if said else []
 
 
 def _budgets(runs: Sequence[FinishedRun]) -> list[str]:
