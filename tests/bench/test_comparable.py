@@ -124,13 +124,14 @@ def test_seeds_of_one_cell_had_the_same_settings() -> None:
 
 
 def test_devices_engines_precisions_and_versions_are_said() -> None:
-    other = run(versions={"device_name": "two", "torch": "2.11"}, engine="captured", precision="bf16")
-    assert differences([run(), other]) == (
+    other = run(versions={"device_name": "two", "torch": "2.11"}, engine="captured", precision="bf16", processes=2)
+    assert differences([run(processes=1), other]) == (
         [],
         [
             "devices differ: one, two",
             "engines differ: captured, eager",
             "precisions differ: bf16, float32",
+            "numbers of processes differ: 1, 2",
             "versions of torch differ: 2.11, 2.13",
         ],
     )

@@ -84,3 +84,13 @@ def test_a_cluster_of_its_own_comes_and_goes(tiny_config: MakeConfig, make_job: 
 def test_what_is_refused(tiny_config: MakeConfig, make_job: MakeJob) -> None:
     with pytest.raises(InputError, match="at least 1; given 0"):
         ray_executor(per_device=0)
+
+
+def test_nothing_to_do_starts_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a cluster was started")
+
+    monkeypatch.setattr(ray, "init", refused)
+    assert list(ray_executor(device="cpu")([])) == []

@@ -98,6 +98,7 @@ def differences(
             ("devices", _device),
             ("engines", _engine),
             ("precisions", _precision),
+            ("numbers of processes", _processes),
             ("versions of torch", _torch),
         )
         if len(found := _values(runs, read)) > 1
@@ -257,6 +258,10 @@ def _engine(run: FinishedRun) -> object:
 
 def _precision(run: FinishedRun) -> object:
     return run.result.get("precision")
+
+
+def _processes(run: FinishedRun) -> object:
+    return run.result.get("processes")
 
 
 def _torch(run: FinishedRun) -> object:

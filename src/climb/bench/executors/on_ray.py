@@ -32,6 +32,8 @@ def ray_executor(*, address: str | None = None, device: str = "auto", per_device
 
     def run(jobs: Sequence[Job]) -> Outcomes:
         ray = _import_ray()
+        if not jobs:  # no cluster for a table of finished runs
+            return
         started = not ray.is_initialized()
         if started:
             _connect(ray, address, gpus(device), per_device)
