@@ -143,6 +143,8 @@ def test_one_run_given_twice_counts_once_and_two_of_a_seed_are_refused() -> None
     assert once.n == 1
     with pytest.raises(InputError, match="two different runs with seed 0 at a, 2 tasks"):
         build_table(LAYOUT, [run("a", 5.0), run("a", 6.0, config_hash="another")])
+    with pytest.raises(InputError, match="two results of one configuration, a2 tasks0, with seed 0 at a, 2 tasks"):
+        build_table(LAYOUT, [run("a", 5.0), run("a", 5.5)])
 
 
 def test_places_that_do_not_exist_are_named() -> None:

@@ -147,8 +147,8 @@ def build_table(
             differences become notes.
 
     Raises:
-        InputError: a place that the layout lacks, two different runs of one seed at one place, or runs that cannot be
-            compared, with the reason.
+        InputError: a place that the layout lacks, two different runs or results of one seed at one place, or runs that
+            cannot be compared, with the reason.
     """
     runs = list(placed)
     at = _by_place(layout, runs)
@@ -217,6 +217,11 @@ def _by_place(layout: Layout, runs: Sequence[Placed]) -> dict[tuple[str, str], d
             raise InputError(
                 f"two different runs with seed {seed} at {run.row}, {run.column}: configurations "
                 f"{other.result.get('config_hash')} and {run.result.get('config_hash')}; leave one out"
+            )
+        if other is not None and any(value_at(other.result, m) != value_at(run.result, m) for m in layout.metrics):
+            raise InputError(  # a run repeated on a GPU: whoever takes one of them chooses a number
+                f"two results of one configuration, {run.result.get('config_hash')}, with seed {seed} at {run.row}, "
+                f"{run.column}; leave one out"
             )
         seeds.setdefault(seed, run)
     return at
