@@ -54,6 +54,14 @@ def test_bad_input_is_refused_before_any_work(climb: Command, arguments: tuple[s
     assert not Path("bench").exists()
 
 
+@pytest.mark.parametrize("command", [("bench", "table-pruning", "--scale", "tiny"), ("tune", "demo", "--over", "lr=1")])
+def test_a_file_is_no_place_for_runs(climb: Command, command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    said = climb(*command, "--device", "cpu", "--out", tmp_path / "file")
+    assert said.code == 2
+    assert "is a file; --out takes a folder" in said.err
+
+
 def test_published_runs_are_reused_and_their_table_is_not_folded_in_a_log(
     climb: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,8 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = ()) -
 
     Equal configurations are one run. Seeds are the outermost loop, so that a table fills evenly.
     """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"'{out}' is a file; --out takes a folder")
     known = finished_runs(reuse)
     entries = sorted((entry for grid in grids for entry in grid.entries), key=lambda entry: entry.config.seed)
     runs: dict[str, Planned] = {}
