@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from climb.bench.cell import build_table
 from climb.bench.grids import GRIDS, Request, build_grid, describe
 from climb.bench.grids.grid import Scale
 from climb.bench.layouts import LAYOUTS, RELEASED
@@ -222,6 +223,13 @@ def test_a_preset_that_evaluates_teachers_may_be_compared_with_methods_that_have
         "capacity",
         "evaluated",
     )
+
+
+def test_wall_clock_times_warn_of_shared_devices() -> None:
+    """What else ran on a GPU, no result knows."""
+    note = build_grid("figure-wallclock", Request()).layout.note
+    assert "shared its device" in note
+    assert note in build_table(build_grid("figure-wallclock", Request()).layout, []).notes
 
 
 def test_the_table_of_faults_switches_one_at_a_time() -> None:

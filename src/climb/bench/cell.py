@@ -63,6 +63,8 @@ class Layout:
     """Settings that all its runs share."""
     varies: tuple[Aspect, ...] = ()
     """In what its runs may differ on purpose (a table of capacities: "capacity")."""
+    note: str = ""
+    """What a reader must know of every such table."""
 
     def row(self, label: str) -> RowSpec:
         """The row with this label."""
@@ -184,7 +186,7 @@ def build_table(
             paper=printed,
             difference=None if printed is None else sample.mean - printed.mean,
         )
-    notes = _notes(cells, test, judged, [*reasons, *remarks])
+    notes = _notes(cells, test, judged, [*reasons, *remarks, *([layout.note] if layout.note else [])])
     if against == "paper" and not any(cell.paper for cell in cells.values()):
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
     elif against == "paper":

@@ -30,6 +30,7 @@ def figure_wallclock(request: Request) -> Grid:
         title="Wall-clock time",
         rows=tuple(row for row in layout.rows if row.kind == "method"),
         metrics=(MINUTES, TRAINING),
+        note="times as they were: a run that shared its device took longer than it would alone",
     )
     return fill(request, layout, seeds=5)
 
