@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import rich.box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -13,15 +13,9 @@ from climb.bench.cell import Table
 from climb.bench.render.blocks import blocks, headings
 
 
-def terminal_table(table: Table) -> RichTable:
+def terminal_table(table: Table) -> Group:
     """For rich to print. What is bold also has a star, for terminals and files that cannot show it."""
-    drawn = RichTable(
-        title=table.layout.title,
-        title_justify="left",
-        caption="\n".join(table.notes),
-        caption_justify="left",
-        box=rich.box.SIMPLE_HEAD,
-    )
+    drawn = RichTable(box=rich.box.SIMPLE_HEAD)
     parts = blocks(table)
     several = len(table.layout.columns) > 1
     if several:
@@ -41,7 +35,8 @@ def terminal_table(table: Table) -> RichTable:
             ]
             drawn.add_row(*([block.title if number == 0 else ""] if several else []), Text(line.row.label), *fields)
         drawn.add_section()
-    return drawn
+    # Not the title and caption of rich, which it folds to the width of the table.
+    return Group(Text(table.layout.title, style="italic"), drawn, Text("\n".join(table.notes), style="dim italic"))
 
 
 def render_terminal(table: Table) -> str:
