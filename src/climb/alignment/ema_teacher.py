@@ -90,16 +90,16 @@ class EmaTeacher(Alignment):
     # Whether it has run is state too: a memory that prunes may fall below a replay batch, and replay pauses. A teacher
     # loaded in such a pause must not take over the student's statistics again.
 
-    def get_extra_state(self) -> dict[str, bool]:
-        """What is no tensor."""
-        return {"has_run": self._has_run}
+    def get_extra_state(self) -> torch.Tensor:
+        """Whether it has run, as one number: states are compared and sent around as tensors."""
+        return torch.tensor(self._has_run)
 
-    def set_extra_state(self, state: dict[str, bool]) -> None:
+    def set_extra_state(self, state: torch.Tensor) -> None:
         """Continue where `get_extra_state` was taken."""
-        self._has_run = state["has_run"]
+        self._has_run = bool(state)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}_extra_state", {"has_run": False})  # older states do not tell
+        state_dict.setdefault(f"{prefix}_extra_state", torch.tensor(False))  # older states do not tell
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @torch.no_grad()

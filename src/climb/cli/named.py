@@ -9,6 +9,7 @@ from climb.errors import ClimbError
 
 ELSEWHERE = "(see: climb methods)"
 OURS = "simclr, simsiam, byol, barlow-twins or vicreg"
+_AS_WRITTEN: dict[Callable[..., None], str] = {}  # packages may be installed between two calls for help
 
 
 def name_choices(verb: Callable[..., None]) -> None:
@@ -19,5 +20,5 @@ def name_choices(verb: Callable[..., None]) -> None:
 
     with contextlib.suppress(ClimbError):  # a package that cannot be imported: help is given all the same
         load_plugins()
-    text = verb.__doc__ or ""
+    text = _AS_WRITTEN.setdefault(verb, verb.__doc__ or "")
     verb.__doc__ = text.replace(ELSEWHERE, f"({', '.join(METHODS)})").replace(OURS, ", ".join(OBJECTIVES))
