@@ -41,6 +41,36 @@ def test_the_pair_is_the_one_that_all_comparisons_find(step: float) -> None:
         pairs.put([one], values[one][None])
 
 
+def test_free_places_and_centroids_that_are_gone_are_no_ones_neighbour() -> None:
+    """Down to two, opposite ones: a place that counted as a centroid of no direction would be closer than that."""
+    angles = torch.arange(0.0, 360.0, 9.0).deg2rad() + 0.05 * torch.randn(
+        40, generator=torch.Generator().manual_seed(0)
+    )
+    values = dict(enumerate(torch.stack([angles.cos(), angles.sin()], dim=1)))
+    pairs = ClosestPair(50, 2, "cpu")
+    pairs.put(list(values), torch.stack(list(values.values())))
+    while len(values) > 1:
+        one, other = pairs.closest()
+        found = float(F.cosine_similarity(values[one], values[other], dim=0))
+        assert found == pytest.approx(by_all_comparisons(values), abs=1e-6), f"{len(values)} left"
+        del values[other]
+        pairs.drop(other)
+    assert found < 0
+
+
+def test_cleared_it_starts_over() -> None:
+    pairs, fresh = ClosestPair(4, 2, "cpu"), ClosestPair(4, 2, "cpu")
+    pairs.put([0, 1, 2], torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2]]))
+    pairs.clear()
+    for each in (pairs, fresh):
+        each.put([3, 2, 7, 8], torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.0, -1.0]]))
+    assert set(pairs.closest()) == set(fresh.closest()) == {2, 7}
+
+
+def test_bytes_count_directions_and_the_table() -> None:
+    assert ClosestPair(10, 6, "cpu").nbytes == 10 * (6 * 4 + 4 + 8 + 1 + 1)  # direction, cosine, partner, two flags
+
+
 def test_few_are_compared_again_for_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(2000, 8, generator=generator)
@@ -89,6 +119,8 @@ def test_a_memory_with_many_centroids_lives_the_same_life(monkeypatch: pytest.Mo
         if number == 75:
             state = quick.state_dict()
             quick = memory()
+            quick.insert(images.repeat(20, 1, 1, 1), torch.from_numpy(rng.standard_normal((200, 6))).float())
+            assert quick.ltm.ids  # another life, of which loading leaves nothing
             quick.load_state_dict(state)
     assert merged > 20
     assert plain.ltm.ids == quick.ltm.ids
