@@ -74,6 +74,24 @@ def test_decay_zero_is_the_previous_step_and_one_the_start(student: Network) -> 
     assert all(map(torch.equal, first.teacher.parameters(), start))
 
 
+def test_the_default_decay(student: Network) -> None:
+    alignment = EmaTeacher(student, nn.Identity())
+    start = [p.detach().clone() for p in student.parameters()]
+    disturb(student, 1)
+    alignment.after_step(student)
+    for old, new, parameter in zip(start, student.parameters(), alignment.teacher.parameters(), strict=True):
+        torch.testing.assert_close(parameter, 0.999 * old + 0.001 * new)
+
+
+@pytest.mark.parametrize("period", ["step", "batch"])
+def test_an_average_remembers_no_history(student: Network, period: Literal["step", "batch"]) -> None:
+    """Were it recorded, every step of the stream would be kept for a gradient that no one asks for."""
+    alignment = EmaTeacher(student, nn.Identity(), period=period)
+    alignment.after_step(student)
+    alignment.after_batch(student)
+    assert not any(p.requires_grad for p in alignment.teacher.parameters())
+
+
 def test_an_identity_aligner_and_an_equal_teacher_give_minus_one(student: Network) -> None:
     views = torch.randn(2, 6, 3, 16, 16, generator=generator(1))
     # Every row replayed: student and teacher normalise by the same batch.
@@ -204,6 +222,19 @@ def test_averages_parameters_only_and_keeps_statistics_of_its_own(student: Netwo
     assert any(not torch.equal(before[name], buffer) for name, buffer in alignment.teacher.named_buffers())
 
 
+def test_until_it_has_run_once_it_takes_the_students_statistics(student: Network) -> None:
+    alignment = EmaTeacher(student, nn.Identity())
+    encoded = encode(student, 3.0 + torch.randn(2, 6, 3, 16, 16, generator=generator(1)), [4, 5])
+    now = [buffer.clone() for buffer in student.buffers()]
+    assert not all(map(torch.equal, alignment.teacher.buffers(), now))
+    alignment.after_batch(student)
+    assert all(map(torch.equal, alignment.teacher.buffers(), now))
+    assert all(map(torch.equal, student.buffers(), now))
+    alignment(encoded, NO_OBJECTIVE)
+    alignment.after_batch(student)
+    assert not all(map(torch.equal, alignment.teacher.buffers(), now))
+
+
 def test_statistics_of_its_own_outlast_a_pause_of_replay_and_a_resume(student: Network) -> None:
     views = torch.randn(2, 6, 3, 16, 16, generator=generator(1))
     alignment = EmaTeacher(student, nn.Identity())
@@ -223,6 +254,9 @@ def test_a_state_from_before_that_was_noted_is_loaded(student: Network) -> None:
     assert len(state) < len(alignment.state_dict())
     alignment.load_state_dict(state)
     assert len(state) < len(alignment.state_dict())  # what was given is left as it was
+    student(3.0 + torch.randn(6, 3, 16, 16, generator=generator(1)))  # moves the student's running statistics
+    alignment.after_batch(student)
+    assert all(map(torch.equal, alignment.teacher.buffers(), student.buffers()))  # taken not to have run
 
 
 def test_an_alignment_has_no_teacher_unless_it_says_so() -> None:

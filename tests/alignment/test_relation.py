@@ -232,4 +232,8 @@ def test_says_what_it_needs(student: Network) -> None:
     assert not alignment.needs_replay
     assert not alignment.needs_boundaries
     assert alignment.forwards(138, 128) == 138
+    seen: list[int] = []
+    alignment.past.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    alignment(encode(student, torch.randn(2, 6, 3, 16, 16, generator=generator(1)), [4, 5]), torch.tensor(1.0))
+    assert seen == [alignment.forwards(6, 2)]
     assert alignment.teacher is None
