@@ -139,6 +139,7 @@ def test_patches_of_one_call_see_each_other_as_in_calls_of_their_own() -> None:
 
 def test_the_long_term_memory_grows_without_bound_and_mixes_no_patches_up() -> None:
     memory = PatchMemory(50, (3, 4, 4), 8, patches_per_centroid=4, least_patches=1, novelty_percentile=0.8)
+    assert memory.nbytes == FIRST_SLOTS * 48 + 50 * 8 * 4  # patches, and a value for each centroid
     generator = torch.Generator().manual_seed(0)
     truth = torch.randint(0, 256, (4000, 3, 4, 4), generator=generator, dtype=torch.uint8)
     embeddings = torch.randn(4000, 8, generator=generator)

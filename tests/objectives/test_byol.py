@@ -115,6 +115,7 @@ def test_averages_in_place_and_parameters_only(student: Network) -> None:
     objective.after_step(student)
     assert all(torch.equal(before[name], buffer) for name, buffer in objective.momentum.named_buffers())
     assert addresses == [p.data_ptr() for p in objective.momentum.parameters()]
+    assert not any(p.requires_grad for p in objective.momentum.parameters())  # no average is kept for a gradient
     objective(encoded)  # in train mode, the momentum network keeps statistics of its own
     assert any(not torch.equal(before[name], buffer) for name, buffer in objective.momentum.named_buffers())
 
