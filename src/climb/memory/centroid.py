@@ -236,7 +236,8 @@ class CentroidMemory:
             nearest = int(distances.argmin())
             distance = float(distances[nearest])
 
-        # Step 2: assignment. Until the short-term memory has been full once, every image is novel.
+        # Step 2: assignment. Until the short-term memory has been full once, every image is novel. A long-term centroid
+        # always holds M images: it is promoted with as many, and a merge leaves as many.
         joined_stm = False
         if not self._stm_was_full or distance > self.threshold:
             self._create(number, image, geometry, tally)
@@ -245,9 +246,6 @@ class CentroidMemory:
             geometry.move(nearest, image, self._stm_rate)
             tally["joined"] += 1
             joined_stm = True
-        elif len(ledger.held[nearest]) < self._full:
-            ledger.hold(number, nearest)
-            tally["joined"] += 1
         elif self._insertion.random() < self._ltm_accept:
             self._release([ledger.replace(number, nearest, int(self._insertion.integers(self._full)))])
             tally["replaced"] += 1
@@ -296,10 +294,8 @@ class CentroidMemory:
             self._pairs.put([survivor], self._values[survivor : survivor + 1])
         self._log(number, "merged", absorbed)
         ledger.absorb(survivor, absorbed)
-        pooled = len(ledger.held[survivor])
-        if pooled > self._full:
-            keep = self._insertion.choice(pooled, size=self._full, replace=False)
-            self._release(ledger.keep_only(survivor, keep.tolist()))
+        keep = self._insertion.choice(len(ledger.held[survivor]), size=self._full, replace=False)
+        self._release(ledger.keep_only(survivor, keep.tolist()))
         tally["merged"] += 1
 
     def _closest(self, long_term: list[int], geometry: BatchGeometry) -> tuple[int, int]:
