@@ -109,6 +109,17 @@ def test_duplicates_fill_up_in_order() -> None:
     assert part_and_select(points, 3).tolist() == [0, 1, 2]
     assert part_and_select(points, 5).tolist() == [0, 1, 2, 3, 4]
     assert part_and_select(torch.zeros(6, 3), 4).tolist() == [0, 1, 2, 3]
+    # Every place has its first point in, also where more cuts are asked for than places can be told apart.
+    points = torch.tensor([0, 0, 1, 1, 10, 10, 100, 100]).float()[:, None]
+    assert part_and_select(points, 6).tolist() == [0, 1, 2, 3, 4, 6]
+
+
+def test_of_equally_long_sets_of_one_depth_the_lower_is_cut_first() -> None:
+    assert part_and_select(torch.tensor([[10.0], [11.0], [1.0], [0.0]]), 3).tolist() == [0, 2, 3]
+    # Cut at 8 and then at 3 and 13: four sets of two, each as long as the others.
+    points = torch.tensor([0, 2, 4, 6, 10, 12, 14, 16]).float()[:, None]
+    assert part_and_select(points, 5).tolist() == [0, 1, 2, 4, 6]
+    assert part_and_select(points, 6).tolist() == [0, 1, 2, 3, 4, 6]
 
 
 def test_neighbouring_floats_are_parted() -> None:
