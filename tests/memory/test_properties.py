@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,10 @@ from hypothesis import strategies as st
 from traffic import IMAGE_SHAPE, drifting_clusters, numbered_images
 
 from climb.memory import CentroidMemory, FifoMemory, Memory, ReservoirMemory
+from climb.memory.minred import MinRedMemory
+from climb.memory.part_and_select import PartAndSelectMemory
+from climb.memory.patches import PatchMemory
+from climb.seeds import numpy_generator
 
 Action = tuple[str, int]
 ACTIONS = st.lists(
@@ -177,3 +183,80 @@ def test_how_the_stream_is_cut_into_mini_batches_changes_nothing(prune: Any, siz
     assert (cut.stm.ids, cut.ltm.ids) == (single.stm.ids, single.ltm.ids)
     torch.testing.assert_close(cut.stm.values, single.stm.values)
     assert stored_numbers(cut) == stored_numbers(single)
+
+
+EVERY_KIND: dict[str, Callable[[], Any]] = {
+    "centroid": lambda: CentroidMemory(
+        20, IMAGE_SHAPE, DIM, stm_centroids=5, ltm_centroids=3, images_per_centroid=3, window=25, novelty_percentile=0.8
+    ),
+    "fifo": lambda: FifoMemory(10, IMAGE_SHAPE, DIM, embedding_rate=0.5),
+    "reservoir": lambda: ReservoirMemory(10, IMAGE_SHAPE, DIM, embedding_rate=0.5),
+    "minred": lambda: MinRedMemory(10, IMAGE_SHAPE, DIM),
+    "part_and_select": lambda: PartAndSelectMemory(10, IMAGE_SHAPE, DIM),
+    "patches": lambda: PatchMemory(5, IMAGE_SHAPE, DIM, patches_per_centroid=3, least_patches=1, window=25),
+}
+every_kind = pytest.mark.parametrize("make", EVERY_KIND.values(), ids=EVERY_KIND)
+
+
+@every_kind
+def test_a_single_image_can_be_drawn(make: Callable[[], Any]) -> None:
+    memory = make()
+    assert memory.sample(1) is None
+    assert memory.sample(0) is None
+    memory.insert(numbered_images(0, 1), torch.ones(1, DIM))
+    assert memory.sample(1).ids.tolist() == [0]
+    assert memory.sample(2) is None
+
+
+@every_kind
+def test_draws_follow_the_seed_through_a_generator_of_their_own(make: Callable[[], Any]) -> None:
+    """So that a run can be repeated by a later version; insertions draw from another one."""
+    memory, generator = make(), numpy_generator(0, "replay")
+    memory.insert(numbered_images(0, 4), torch.eye(4, DIM))
+    for n in (3, 1, 4):
+        assert memory.sample(n).ids.tolist() == generator.choice(4, size=n, replace=False).tolist()
+
+
+def live(memory: Any, start: int, stop: int) -> None:
+    """The images with these numbers, four at a time, and a small replay after each mini-batch: much stays as it is."""
+    embeddings = torch.from_numpy(drifting_clusters(120, DIM, clusters=6, task=40, seed=0))
+    for first in range(start, stop, 4):
+        rows = embeddings[first : min(first + 4, stop)]
+        images = numbered_images(first, len(rows))
+        memory.insert(images, rows, embed=lambda images: images.flatten(1)[:, -DIM:].float())
+        batch = memory.sample(min(len(memory), 3))
+        memory.refresh(batch.ids, batch.images.flatten(1)[:, :DIM].float())
+
+
+def assert_same_state(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name], name
+
+
+@every_kind
+def test_a_state_is_of_the_moment_it_was_taken(make: Callable[[], Any]) -> None:
+    """Neither the memory that it was taken of nor one that it was loaded into changes it by going on."""
+    memory, loaded = make(), make()
+    live(memory, 0, 40)
+    state = memory.state_dict()
+    taken = copy.deepcopy(state)
+    loaded.load_state_dict(state)
+    for each in (memory, loaded):
+        live(each, 40, 80)
+    assert_same_state(taken, state)
+    assert_same_state(memory.state_dict(), loaded.state_dict())
+
+
+@pytest.mark.parametrize("images", [0, 4, 60])
+@every_kind
+def test_loading_leaves_nothing_of_an_earlier_life(make: Callable[[], Any], images: int) -> None:
+    memory, used = make(), make()
+    live(memory, 0, images)
+    live(used, 40, 120)
+    used.load_state_dict(memory.state_dict())
+    assert len(used) == len(memory)
+    for stop in (images + 4, images + 30):
+        for each in (memory, used):
+            live(each, each._seen, stop)
+        assert_same_state(memory.state_dict(), used.state_dict())
