@@ -149,7 +149,9 @@ def test_the_long_term_memory_grows_without_bound_and_mixes_no_patches_up() -> N
     assert len(memory) > memory.capacity  # of the short-term memory alone
     assert not memory.bounded
     assert memory.summary()["stm_centroids"] <= 50
-    assert memory.nbytes >= len(memory) * 48
+    reserved = (memory.nbytes - memory.state_dict()["values"].nbytes) // 48
+    assert reserved >= len(memory)
+    assert reserved in [FIRST_SLOTS << doubled for doubled in range(10)]  # room is doubled: copied seldom, however many
     batch = memory.sample(len(memory))
     assert batch is not None
     assert torch.equal(batch.images, truth[batch.ids])
@@ -295,6 +297,13 @@ def test_the_later_of_the_closest_pair_is_that_of_a_search_over_all_pairs() -> N
 def test_refuses_impossible_settings(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         make(**changes)
+
+
+def test_the_least_of_every_setting_works() -> None:
+    memory = make(stm=1, window=1, least_patches=1, patches_per_centroid=2, thinning=0)
+    assert memory.insert(patches(1, 2), AXES[[0, 0]]) == InsertReport(novel=1, joined=1, promoted=1)
+    assert memory.after_sleep(lambda images: torch.ones(len(images), DIM)) == 1  # a power of 0: always
+    assert memory.after_sleep(lambda images: torch.ones(len(images), DIM)) == 0  # never below the least
 
 
 def test_refuses_what_it_cannot_store() -> None:
