@@ -84,6 +84,11 @@ def test_equals_the_definition_on_a_small_batch(temperature: float) -> None:
     assert loss.item() == pytest.approx(expected, rel=1e-9)
 
 
+def test_the_default_temperature() -> None:
+    encoded, head = encode(random(2, 5, 3), random(2, 5, 4, seed=1), [3, 0, 1]), linear(3, 4)
+    assert torch.equal(Osiris(head)(encoded), Osiris(head, temperature=0.1)(encoded))
+
+
 def test_a_worked_example_of_the_cross_loss() -> None:
     # One image each; its two views agree, present and past are orthogonal. L_cur and L_past have no negatives: 0.
     # Each anchor: positive e^1, two negatives e^0, so L_cross = log(1 + 2/e) and L half of it.

@@ -178,9 +178,19 @@ def test_collapsed_features_have_a_finite_loss() -> None:
     assert loss.item() == pytest.approx(0.1 / 0.07 * math.log(11), rel=1e-5)
 
 
+def test_the_defaults_are_the_originals() -> None:
+    encoded = encode(random(2, 7, 3), random(2, 7, 4, seed=1), [5, 0])
+    assert Scale()(encoded).item() == pytest.approx(loss_by_hand(encoded, 0.1, 0.1), rel=1e-9)
+    assert Scale()(encoded).item() != pytest.approx(loss_by_hand(encoded, 0.3, 0.1), rel=1e-3)
+
+
+@pytest.mark.parametrize("temperature", [-1.0, 0.0, float("nan")])
+def test_an_impossible_temperature_is_refused(temperature: float) -> None:
+    with pytest.raises(InputError, match=rf"temperature is {temperature}; allowed: above 0"):
+        Scale(temperature=temperature)
+
+
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(InputError, match=r"temperature is -1\.0; allowed: above 0"):
-        Scale(temperature=-1.0)
     with pytest.raises(InputError, match=r"positives is 1\.5; allowed: 0"):
         Scale(positives=1.5)
     with pytest.raises(InputError, match="anchors are stream rows"):

@@ -34,6 +34,11 @@ def test_equals_the_definition_on_a_small_batch(temperature: float) -> None:
     assert loss.item() == pytest.approx(by_hand(first, second, temperature), rel=1e-5)
 
 
+def test_the_default_temperature() -> None:
+    first, second = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(SimCLR().loss(first, second), SimCLR(0.5).loss(first, second))
+
+
 def test_gradient_agrees_with_finite_differences() -> None:
     generator = torch.Generator().manual_seed(0)
     first, second = (torch.randn(4, 5, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
