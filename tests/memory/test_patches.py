@@ -279,6 +279,11 @@ def test_the_later_of_the_closest_pair_is_that_of_a_search_over_all_pairs() -> N
     assert later_of_closest(3 * embeddings, counts) == expected
 
 
+def test_places_that_fill_a_group_up_are_not_closer_than_opposite_members() -> None:
+    groups = [[[1.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.1], [0.0, -1.0]]]
+    assert later_of_closest(torch.tensor([member for group in groups for member in group]), [2, 4]) == [1, 2]
+
+
 # -- input -------------------------------------------------------------------------------------------------------------
 
 
