@@ -78,8 +78,7 @@ class ClosestPair:
         slot = self._slot_of.pop(row)
         self._row_of[slot] = -1
         self._free.append(slot)
-        self._unit[slot] = 0.0
-        self._taken[slot] = False
+        self._taken[slot] = False  # whatever its direction is, no one is compared with it
         self._cosine[slot] = -math.inf
         self._exact &= self._partner != slot
 
