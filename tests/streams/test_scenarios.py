@@ -40,6 +40,7 @@ def test_the_default_cap_is_the_papers_or_a_multiple_of_the_mean(tasks: int, cap
 
 def test_the_paper_caps_hold_for_any_number_of_classes() -> None:
     assert irregular(60, 20, seed=0) == irregular(60, 20, seed=0, cap=12)
+    assert irregular(200, 50, seed=0) == irregular(200, 50, seed=0, cap=5)
     with pytest.raises(InputError, match="a cap of 50 or more"):
         irregular(1000, 20, seed=0)
 
@@ -58,6 +59,8 @@ def test_draws_are_frozen() -> None:
     # A manifest is shared by its seed as often as by its file: these numbers may never change.
     assert regular(10, 5, seed=0).tasks == ((0, 1), (9, 6), (7, 2), (4, 5), (3, 8))
     assert list(map(len, irregular(100, 20, seed=0).tasks)) == UNIFORM
+    # The number of ways to cut these has a whole number of bytes: the rank is then drawn from no byte more.
+    assert list(map(len, irregular(100, 10, seed=0).tasks)) == [15, 1, 5, 23, 7, 13, 1, 23, 5, 7]
     assert list(map(len, irregular(100, 20, seed=0, generator="released").tasks)) == RELEASED
 
 

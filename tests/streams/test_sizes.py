@@ -77,6 +77,11 @@ def test_released_sizes_sum_up_without_an_empty_task(parts: int, extra: int, see
     assert min(sizes) >= 1
 
 
+def test_what_released_sizes_have_too_much_is_taken_from_the_largest() -> None:
+    # Zeros that became ones make 22 classes of 21: of the two tasks of two, the first gives one back.
+    assert released_sizes(21, 20, np.random.RandomState(1)) == (1,) * 13 + (2,) + (1,) * 6
+
+
 @pytest.mark.parametrize(("tasks", "first", "second"), [(20, 5.40, 4.60), (50, 2.23, 1.77)])
 def test_released_sizes_favour_the_first_half_as_known(tasks: int, first: float, second: float) -> None:
     generator = np.random.RandomState(0)

@@ -166,7 +166,7 @@ def test_blur_leaves_every_image_with_the_task_of_its_class() -> None:
 def test_blur_takes_at_most_half_a_task() -> None:
     train = labels_of([40] * 3)
     stream = Stream(blurred(3, 3, seed=0, blur=1000, validation=0), train, train)
-    middle = stream.manifest.tasks[1][0]
+    first, middle = stream.manifest.tasks[0][0], stream.manifest.tasks[1][0]
     order = train[arrived(stream, 1)].tolist()
     # The first half of the first task and the second half of the last one stay as they are.
     assert set(order[:20]) == set(stream.manifest.tasks[0])
@@ -175,6 +175,9 @@ def test_blur_takes_at_most_half_a_task() -> None:
     assert stream.manifest.tasks[2][0] not in order[:60]
     assert stream.manifest.tasks[0][0] not in order[60:]
     assert order[20:100].count(middle) == 40
+    # All of the two halves around a boundary takes part, up to their far ends.
+    assert middle in order[20:27]
+    assert first in order[53:60]
 
 
 def test_iid_segments_are_equal_random_shares() -> None:

@@ -12,6 +12,8 @@ def listing(numbers: Iterable[int]) -> str:
 
     >>> listing([3, 1, 2]), listing(range(13))
     ('1, 2, 3', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 3 more')
+    >>> listing(range(10))
+    '0, 1, 2, 3, 4, 5, 6, 7, 8, 9'
     """
     ordered = sorted(numbers)
     rest = len(ordered) - _SHOWN
