@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from climb.augment import Parameters, Policy, draw
+from climb.augment.parameters import interpret, uniform
 
 MANY = 20_000
 
@@ -134,6 +135,33 @@ def test_nothing_happens_at_probability_zero() -> None:
     assert (parameters.hue == 0).all()
     for factor in (parameters.brightness, parameters.contrast, parameters.saturation):
         assert (factor == 1).all()
+
+
+NEVER, ALWAYS = (dict.fromkeys(("flip", "jitter", "grayscale", "blur"), rate) for rate in (0.0, 1.0))
+
+
+def test_zero_is_never_and_one_is_always_whatever_number_is_drawn() -> None:
+    count = uniform(1, torch.Generator()).shape[0]
+    for number in (0.0, 1 - 2**-24):  # the least and the greatest that are ever drawn
+        numbers = torch.full((count, 1), number)
+        never, always = (interpret(Policy(**rates), (32, 32), numbers) for rates in (NEVER, ALWAYS))
+        assert [never.flip.item(), never.gray.item(), never.brightness.item(), never.sigma.item()] == [
+            False,
+            False,
+            1,
+            0,
+        ]
+        assert always.flip.item()
+        assert always.gray.item()
+        assert always.brightness.item() != 1
+        assert always.sigma.item() > 0
+        top, left, height, width = always.box[0].tolist()
+        assert (top + height <= 32, left + width <= 32) == (True, True)
+
+
+def test_a_crop_may_be_a_single_pixel() -> None:
+    numbers = torch.zeros(uniform(1, torch.Generator()).shape[0], 1)  # the smallest of all crops
+    assert interpret(Policy(), (2, 2), numbers).box.tolist() == [[0, 0, 1, 1]]
 
 
 def test_repeat_keeps_images_together() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from climb.augment import Policy, simclr
+from climb.augment.policy import common, simsiam
 from climb.errors import InputError
 
 
@@ -24,6 +26,19 @@ def test_large_images_have_smaller_crops_and_a_blur(image_size: int) -> None:
     assert (policy.blur, policy.blur_kernel, policy.blur_sigma) == (0.2, 5, (0.1, 2.0))
 
 
+@pytest.mark.parametrize("image_size", [32, 224])
+def test_other_views_differ_from_simclr_in_their_colours_alone(image_size: int) -> None:
+    weaker = {"brightness": 0.4, "contrast": 0.4, "hue": 0.1}
+    assert simsiam(image_size) == replace(simclr(image_size), **weaker, saturation=0.4)
+    assert common(image_size) == replace(simclr(image_size), **weaker, saturation=0.2)
+
+
+def test_the_ends_of_every_range_are_allowed() -> None:
+    never = {"flip": 0.0, "jitter": 0.0, "grayscale": 0.0, "blur": 0.0}
+    Policy(**never, brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0, blur_kernel=1)
+    Policy(**dict.fromkeys(never, 1.0), hue=0.5, crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), blur_sigma=(1.0, 1.0))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -35,6 +50,7 @@ def test_large_images_have_smaller_crops_and_a_blur(image_size: int) -> None:
         ({"crop_scale": (0.5, 1.2)}, "crop_scale"),
         ({"crop_ratio": (2.0, 1.0)}, "crop_ratio"),
         ({"blur_kernel": 4}, "blur_kernel is 4; allowed: odd"),
+        ({"blur_kernel": -1}, "blur_kernel is -1; allowed: odd and positive"),
         ({"blur_sigma": (0.0, 1.0)}, "blur_sigma"),
     ],
 )

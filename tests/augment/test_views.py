@@ -60,6 +60,15 @@ def test_only_the_given_generator_is_used_and_the_images_are_left_alone() -> Non
     assert torch.equal(images, copy)
 
 
+@pytest.mark.parametrize("per_batch", [False, True])
+def test_some_rows_of_a_batch_get_the_views_that_they_get_in_it(per_batch: bool) -> None:
+    """What lets several processes share one batch."""
+    images, views = photos(), augment(per_batch=per_batch)
+    numbers, rows = views.numbers(images, generator()), torch.tensor([4, 0, 3])
+    own = views.views(images[rows], views.numbers_of(rows, numbers))
+    assert torch.equal(own, views.views(images, numbers)[:, rows])
+
+
 def test_a_view_depends_on_its_own_image_only() -> None:
     images, other = photos(), photos()
     other[1:] = 255 - other[1:]
