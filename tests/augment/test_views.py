@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 
 from climb.augment import Augment, Parameters, Policy, apply, draw, simclr
+from climb.augment.blur import blur
+from climb.augment.colour import adjust_hue, adjust_saturation
 from climb.errors import InputError
 
 MEAN, STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
@@ -114,6 +119,25 @@ def test_steps_follow_the_documented_order() -> None:
     mixed = 0.5 * bright + 0.5 * (bright * weights).sum(1, keepdim=True).mean()
     expected = (mixed * weights).sum(1, keepdim=True).expand(1, 3, 4, 4)
     torch.testing.assert_close(apply(image, parameters, Policy()), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "step"),
+    [
+        ("saturation", 0.3, adjust_saturation),
+        ("hue", 0.2, adjust_hue),
+        ("sigma", 1.5, partial(blur, kernel=5)),
+    ],
+)
+def test_what_a_policy_allows_happens(name: str, amount: float, step: Callable[..., torch.Tensor]) -> None:
+    images = photos(2) / 255
+    neutral = draw(
+        Policy(flip=0, jitter=0, grayscale=0, crop_scale=(1, 1), crop_ratio=(1, 1)), 2, (32, 32), generator()
+    )
+    amounts = torch.tensor([amount, amount / 2])
+    changed = apply(images, Parameters(**{**vars(neutral), name: amounts}), Policy(blur=0.1))
+    torch.testing.assert_close(changed, step(images, amounts), atol=1e-5, rtol=0)
+    assert (changed - images).abs().max() > 0.01
 
 
 def test_apply_is_one_graph() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -51,13 +53,22 @@ def test_cluster_distances_are_cosine_distances_to_and_between_the_means() -> No
     assert ratio == pytest.approx([distance.pdist(means, "cosine").mean() / expected])
 
 
-def test_a_full_memory_is_subsampled_ten_times_and_a_short_one_taken_whole() -> None:
+def test_a_full_memory_is_subsampled_ten_times_and_a_short_one_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    clustered: list[torch.Tensor] = []
+
+    def watched(points: torch.Tensor, *arguments: Any, **settings: Any) -> tuple[list[float], list[float]]:
+        clustered.append(points)
+        return cluster_distances(points, *arguments, **settings)
+
+    monkeypatch.setattr(diversity, "cluster_distances", watched)
     full = measure_diversity(embeddings(50, 8), clusters=5, subsample=40, seed=1)
     assert (full.images, full.subsample, full.clusters) == (50, 40, 5)
     assert full.intra_distance_std is not None
     assert full.intra_distance_std > 0
     short = measure_diversity(embeddings(50, 8)[:30], clusters=5, subsample=40, seed=1)
     assert (short.images, short.subsample, short.intra_distance_std) == (30, 30, None)
+    assert [points.shape for points in clustered] == [(10, 40, 8), (1, 30, 8)]
+    assert len({points.numpy().tobytes() for points in clustered[0]}) == 10  # each a draw of its own
 
 
 def test_same_seed_same_numbers_and_the_global_generator_is_left_alone() -> None:
@@ -101,6 +112,12 @@ def test_vendi_score_lies_between_one_and_the_number_of_images(count: int, width
 def test_what_is_no_table_of_embeddings_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="embeddings must be"):
         measure_diversity(torch.zeros(shape), clusters=2, subsample=2, seed=0)
+
+
+@pytest.mark.parametrize(("clusters", "subsample"), [(1, 4), (4, 1)])
+def test_fewer_than_two_clusters_or_images_are_refused(clusters: int, subsample: int) -> None:
+    with pytest.raises(InputError, match="must be at least 2"):
+        measure_diversity(embeddings(5, 3), clusters=clusters, subsample=subsample, seed=0)
 
 
 @pytest.mark.gpu

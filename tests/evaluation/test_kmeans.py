@@ -52,6 +52,17 @@ def test_duplicates_leave_clusters_empty_and_nothing_breaks() -> None:
     assert torch.isfinite(found.centres).all()
 
 
+def test_one_cluster_is_the_mean_of_all() -> None:
+    points = blobs(2, 30, 3, seed=0)
+    found = k_means(points, 1, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(found.centres[:, 0], points.mean(1))
+
+
+def test_a_centre_moves_to_the_only_point_of_its_cluster() -> None:
+    found = refine(torch.tensor([[[0.0], [10.0]]]), torch.tensor([[[1.0], [8.0]]]))
+    assert found.centres.flatten().tolist() == [0.0, 10.0]
+
+
 def test_more_clusters_than_points_are_refused() -> None:
     with pytest.raises(InputError, match="k = 4"):
         k_means(torch.zeros(1, 3, 2), 4, generator=torch.Generator())

@@ -37,6 +37,12 @@ def test_agrees_with_scikit_learn(blobs, k: int) -> None:
     assert 30 < accuracy < 99
 
 
+def test_a_block_of_similarities_stays_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knn, "ENTRIES_AT_ONCE", 100)
+    assert [len(block) for block in knn._blocks(torch.zeros(10, 2), 30)] == [3, 3, 3, 1]
+    assert [len(block) for block in knn._blocks(torch.zeros(2, 2), 101)] == [1, 1]  # one row at the least
+
+
 def test_the_smallest_label_wins_a_tie() -> None:
     train, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([2, 1, 1, 2])
     assert knn_predictions(train, labels, torch.tensor([[1.4], [9.0]]), k=4).tolist() == [1, 1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -74,6 +75,12 @@ def test_the_schedule_is_the_one_restated_here(blobs, config, rows, course) -> N
     torch.testing.assert_close(probe.bias, bias, atol=1e-5, rtol=0)
     # A case is worth something only if it took the course it stands for.
     assert (reductions, best_after, epochs < config.epochs) == course
+
+
+def test_the_defaults_are_the_protocol_of_the_papers_tables() -> None:
+    assert asdict(LinearProbeConfig()) == {
+        "lr": 0.05, "batch_size": 256, "epochs": 100, "patience": 5, "lr_factor": 3.0, "min_lr": 1e-4,
+    }  # fmt: skip
 
 
 def test_the_default_schedule_ends_at_the_sixth_reduction(blobs) -> None:

@@ -66,6 +66,10 @@ def test_equal_counts_change_nothing() -> None:
         assert metric(MATRIX, [100, 100, 100]) == pytest.approx(metric(MATRIX))
 
 
+def test_nothing_right_and_all_right_are_percentages() -> None:
+    assert final_accuracy([[100.0, 0.0], [0.0, 100.0]]) == 50.0
+
+
 def test_an_array_serves_as_well() -> None:
     assert final_accuracy(np.array(MATRIX, dtype=np.float32)) == pytest.approx(61.0)
 
@@ -105,6 +109,7 @@ def test_one_task_has_neither_forgetting_nor_future_and_still_makes_json() -> No
         ([], None, "must be tasks x tasks, not 0"),
         ([[1.0], [1.0, 2.0]], None, "rows of equal length"),
         ([[101.0]], None, "percentages, 0 to 100"),
+        ([[50.0, 50.0], [50.0, -1.0]], None, "percentages, 0 to 100"),
         ([[float("nan")]], None, "percentages, 0 to 100"),
         (MATRIX, [1, 2], r"3 counts above 0, one per task, not \[1, 2\]"),
         (MATRIX, [1, 0, 2], "3 counts above 0"),

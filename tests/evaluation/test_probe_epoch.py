@@ -12,6 +12,7 @@ from climb.evaluation.probe_epoch import ProbeEpoch
 def test_every_step_is_that_of_autograd_and_torch_adam(blobs) -> None:
     features, labels = blobs(70)
     features[:, 3] = 0.0  # a dead feature: its gradient and its moments stay zero
+    features[:, 4] *= 1e-7  # a faint one: its gradient is no larger than Adam's epsilon
     epoch = ProbeEpoch(features, labels, classes=5, batch_size=16)
     epoch.start(torch.Generator().manual_seed(3))
     linear = nn.Linear(16, 5)
