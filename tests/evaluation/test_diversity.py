@@ -33,6 +33,11 @@ def test_vendi_score_is_the_matrix_formula_of_the_paper(count: int, width: int) 
     assert vendi_score(unit_rows(torch.from_numpy(rows))) == pytest.approx(expected, rel=1e-6)
 
 
+def test_images_along_one_axis_are_one_image() -> None:
+    # All other eigenvalues are exactly zero, which has no logarithm.
+    assert vendi_score(torch.eye(4)[[1, 1, 1, 1, 1]]) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("at_once", [7, 2048])
 def test_uniformity_is_the_mean_over_different_pairs(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diversity, "ROWS_AT_ONCE", at_once)
