@@ -89,6 +89,8 @@ def test_effect_sizes_by_hand() -> None:
     assert cohens_d(a, b) == pytest.approx(0.5)
     assert hedges_g(a, b) == pytest.approx(0.5 * 0.797885, rel=1e-5)  # the factor for 4 degrees of freedom
     assert cohens_d(sample([1.0, 1.0]), sample([2.0, 2.0])) is None
+    # A spread printed beside a single value is no spread of it.
+    assert hedges_g(Sample(mean=1.0, std=0.5, n=2), Sample(mean=0.0, std=0.5, n=1)) is None
 
 
 def test_the_bootstrap_interval_agrees_with_scipy() -> None:
@@ -136,7 +138,7 @@ def test_lower_is_better_bolds_the_lowest_and_its_effect_is_positive() -> None:
 
 
 def test_words_make_a_comparison() -> None:
-    assert comparison([]) == Comparison()
+    assert comparison([]) == comparison(["student", "one-sided"]) == Comparison()
     assert comparison(["paired", "two-sided", "holm"]) == Comparison(kind="paired", sides=2, holm=True)
     with pytest.raises(InputError, match="did you mean 'welch'"):
         comparison(["welsh"])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from climb.config import Execution, RunConfig
+from climb.evaluation import knn_accuracy, ridge_accuracy
 from climb.runs import RunFolder
 from climb.runs.run import Run
 from climb.state import save_tree
@@ -76,3 +77,21 @@ def test_validation_accuracy_is_of_held_out_images_and_blind_to_test_images(make
     assert run.evaluator.final_probes(run.engine)["validation_accuracy"] == 100
     run.data.train.labels[held_out] = 1
     assert run.evaluator.final_probes(run.engine)["validation_accuracy"] < 50
+
+
+@pytest.mark.parametrize(("per_class", "neighbours"), [(40, 50), (12, 44)])
+def test_the_other_probes_see_trained_images_and_at_most_fifty_neighbours(
+    per_class: int, neighbours: int, make_config: Make, tmp_path: Path
+) -> None:
+    options = {"classes": 4, "train_per_class": per_class, "test_per_class": 10}
+    run = start(make_config(data={"options": options}, evaluation={"knn": True, "ridge": True}), tmp_path)
+    assert run.engine.parts.teacher is not None
+    train, test = (
+        run.evaluator.encoded(run.engine, run.engine.parts.teacher, split.images)
+        for split in (run.data.train, run.data.test)
+    )
+    rows = torch.cat([segment.train for segment in run.stream.segments])
+    known = (train[rows], run.data.train.labels[rows], test, run.data.test.labels)
+    found = run.evaluator.final_probes(run.engine)
+    assert found["knn_accuracy"] == knn_accuracy(*known, k=neighbours)
+    assert found["ridge_accuracy"] == ridge_accuracy(*known)

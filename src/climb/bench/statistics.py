@@ -140,7 +140,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def cohens_d(a: Sample, b: Sample) -> float | None:
     """Gap of the means in units of the pooled standard deviation; None where it is unknown or zero."""
-    if a.std is None or b.std is None or a.n + b.n < 3:
+    if a.std is None or b.std is None or a.n < 2 or b.n < 2:
         return None
     pooled = math.sqrt(((a.n - 1) * a.std**2 + (b.n - 1) * b.std**2) / (a.n + b.n - 2))
     return (a.mean - b.mean) / pooled if pooled > 0 else None
