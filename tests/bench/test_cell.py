@@ -118,6 +118,23 @@ def test_a_dataset_that_the_paper_lacks_is_said() -> None:
     assert table.notes[-1] == "the paper prints no such values for cifar100"
 
 
+def test_values_stand_by_increasing_seed_however_runs_are_given() -> None:
+    table = build_table(LAYOUT, [run("a", 3.0, seed=2), run("a", 1.0, seed=0), run("a", 2.0, seed=1)])
+    cell = table.cell("a", "2 tasks", "FA")
+    assert cell is not None
+    assert (cell.values, cell.seeds) == ((1.0, 2.0, 3.0), (0, 1, 2))
+
+
+def test_a_table_says_what_its_numbers_and_its_bold_are() -> None:
+    seeded = "mean ± sample standard deviation, n = 3"
+    rule = "one-sided unpaired equal-variance t-test, p >= 0.05; 1 comparisons"
+    rows = [*seeds("a", [50.0, 52.0, 54.0]), *seeds("b", [40.0, 41.0, 42.0])]
+    bold = f"bold: the best of its column, or not told apart from it ({rule})"
+    assert build_table(LAYOUT, rows).notes == (seeded, bold)
+    assert build_table(LAYOUT, rows[:3]).notes == (seeded,)  # nothing to be better than
+    assert build_table(LAYOUT, rows[:5]).notes[0] == "mean ± sample standard deviation, n = 2 to 3"
+
+
 def test_unequal_seeds_are_told() -> None:
     """Three seeds against one: neither the means nor the bold of a column say which streams stand behind them."""
     runs = [*seeds("a", [50.0, 51.0, 52.0]), run("b", 60.0), *seeds("other", [1.0, 2.0, 3.0])]

@@ -69,6 +69,8 @@ def test_each_difference_is_a_reason(change: dict[str, Any], reason: str) -> Non
 
 def test_budgets_within_half_a_percent_and_in_other_columns_are_one() -> None:
     assert differences([run(), run(cbp=995_500), run("50 tasks", cbp=500_000)]) == ([], [])
+    assert differences([run(), run(cbp=995_000)]) == ([], [])  # of the larger one, and no more than that
+    assert differences([run(), run(cbp=994_999)]) != ([], [])
 
 
 def test_a_method_without_memory_is_held_to_no_capacity() -> None:

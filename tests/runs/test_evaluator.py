@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from climb.config import Execution, RunConfig
 from climb.evaluation import knn_accuracy, ridge_accuracy
+from climb.methods import choose_method
 from climb.runs import RunFolder
 from climb.runs.run import Run
 from climb.state import save_tree
@@ -95,3 +97,28 @@ def test_the_other_probes_see_trained_images_and_at_most_fifty_neighbours(
     found = run.evaluator.final_probes(run.engine)
     assert found["knn_accuracy"] == knn_accuracy(*known, k=neighbours)
     assert found["ridge_accuracy"] == ridge_accuracy(*known)
+
+
+def test_what_is_remembered_has_the_features_of_the_main_network(make_config: Make, tmp_path: Path) -> None:
+    run = start(make_config(), tmp_path)
+    content = run.evaluator.remembered(run.engine)
+    assert content is not None
+    assert run.engine.parts.teacher is not None
+    features = run.evaluator.encoded(run.engine, run.engine.parts.teacher, content.images)
+    given = [group.embeddings for group in content.groups if group.embeddings is not None]
+    assert torch.equal(torch.cat(given), features)
+
+
+def test_patches_are_remembered_without_features_and_nothing_by_a_method_without_a_memory(
+    make_config: Make, tmp_path: Path
+) -> None:
+    config = make_config(data={"image_size": 32}, learner={"image_size": 32}, evaluation={"network": "student"})
+    patches, nothing = (
+        start(replace(config, learner=choose_method(config.learner, method)), tmp_path)
+        for method in ("pcmc", "finetune")
+    )
+    content = patches.evaluator.remembered(patches.engine)
+    assert content is not None
+    assert content.images.shape[-1] != patches.engine.config.image_size
+    assert all(group.embeddings is None for group in content.groups)
+    assert nothing.evaluator.remembered(nothing.engine) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 
 from climb.config import Execution, RunConfig
+from climb.engine.health import Health
 from climb.errors import ClimbError, InputError
 from climb.memory import FifoMemory
 from climb.runs import Journal, RunFolder, execute
@@ -126,6 +128,23 @@ def test_journal_lines_carry_their_batch_in_order(done: Path) -> None:
     assert [line["batch"] for line in train] == [1, 7, 11, 14]
     assert train[0]["alignment"] is None  # no replay yet
     assert {"objective", "stored", "stm_images", "ltm_images", "threshold", "promoted", "pruned"} <= set(train[-1])
+
+
+def test_the_journal_begins_with_what_the_run_is_computed_by(done: Path) -> None:
+    first = Journal(done / "journal.jsonl").read()[0]
+    assert (first["batch"], first["event"]) == (0, "start")
+    assert (first["engine"], first["precision"], first["processes"]) == ("eager", "float32", 1)
+    assert first["versions"] == json.loads((done / "result.json").read_text())["versions"]
+
+
+def test_a_collapse_is_warned_of_once(
+    tmp_path: Path, make_config: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("climb.runs.run.health", lambda embeddings: Health(spread=0.0, effective_rank=1.0))
+    with caplog.at_level(logging.WARNING, logger="climb.runs"):
+        execute(make_config(evaluation={"epochs": 1}), CPU, tmp_path / "run")
+    said = [record.getMessage() for record in caplog.records if "collapsed" in record.getMessage()]
+    assert said == ["at mini-batch 1 all embeddings are nearly one point: the network has collapsed"]
 
 
 def test_a_memory_may_sum_itself_up_in_numbers_of_its_own(

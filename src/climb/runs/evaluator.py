@@ -102,7 +102,7 @@ class Evaluator:
         """What the memory holds, each image with its features where the network takes images of that size."""
         memory = engine.parts.memory
         content = None if memory is None else remembered(memory.state_dict())
-        if content is None or content.images.shape[-1] != engine.config.image_size:  # patches are smaller
+        if content is None or content.images.shape[-1] != engine.config.image_size:  # patches
             return content
         network = next(iter(self.networks(engine).values()))
         return content.with_embeddings(self.encoded(engine, network, content.images).cpu())
