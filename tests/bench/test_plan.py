@@ -32,6 +32,17 @@ def test_every_row_has_its_first_seed_before_any_has_its_second(tmp_path: Path) 
     assert [job.config.seed for job in plan.jobs(CPU)] == [0] * 4 + [1] * 4
 
 
+def test_the_time_said_is_that_of_all_runs_shared_by_as_many_as_run_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Clock, "seconds", lambda clock, config: 60.0)
+    monkeypatch.setattr("climb.bench.plan.say_seconds", lambda seconds: f"{seconds:g} s")
+    plan = make_plan([build_grid("table-regular", TINY)], tmp_path)
+    assert "about 120 s of device time on cpu" in plan.describe("cpu")
+    assert "about 120 s on cpu" in plan.describe("cpu", parallel=1)
+    assert "about 60 s on cpu" in plan.describe("cpu", parallel=2)
+
+
 def test_how_runs_stand(tmp_path: Path) -> None:
     grid = build_grid("table-regular", TINY)
     plan = make_plan([grid], tmp_path)
