@@ -312,6 +312,27 @@ def test_stream_images_are_inserted_after_the_passes_over_them(make_engine: Make
     assert all(batch.ids.max() < 10 for batch in made[3:])
 
 
+@pytest.mark.parametrize(("method", "when"), [("minred", "before"), ("climb", "after")])
+def test_a_memory_is_handed_the_means_to_embed_whenever_it_inserts(
+    method: str, when: str, make_engine: Make, images: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(method, "paper")
+    memory = engine.parts.memory
+    assert memory is not None
+    assert memory.inserts == when
+    insert, handed = memory.insert, []
+
+    def watched(stream: torch.Tensor, embeddings: torch.Tensor, *, embed: Any = None) -> Any:
+        handed.append((embeddings, embed(stream)))
+        return insert(stream, embeddings, embed=embed)
+
+    monkeypatch.setattr(memory, "insert", watched)
+    train(engine, images, 2)
+    assert len(handed) == 2
+    for embeddings, again in handed:
+        assert torch.equal(embeddings, again)  # the network as it is then
+
+
 # -- embedding ---------------------------------------------------------------------------------------------------------
 
 
