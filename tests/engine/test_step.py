@@ -50,6 +50,14 @@ def test_the_optimiser_is_sgd_with_decay_on_everything(make_engine: Make) -> Non
     assert (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"]) == (0.07, 0.9, 1e-4, False)
 
 
+def test_a_frozen_parameter_is_left_out_and_no_other(make_engine: Make) -> None:
+    parts = make_engine().parts
+    whole = trainable(parts)
+    first = next(iter(whole))
+    whole[first].requires_grad_(False)
+    assert trainable(parts).keys() == whole.keys() - {first}
+
+
 class Sharing(Objective):
     """An objective that trains a part of the network as its own."""
 
@@ -90,7 +98,9 @@ def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
         expected = network(views.flatten(0, 1))[1].view(2, 5, -1).mean(0)
     engine = make_engine()
     stream_rows, replay_rows = torch.tensor([1, 4]), torch.tensor([3, 0, 2])
-    _, alignment, streamed, replayed = step_of(engine)(images, stream_rows, replay_rows, torch.zeros(0))
+    found = step_of(engine)(images, stream_rows, replay_rows, torch.zeros(0))
+    _, alignment, streamed, replayed = found
+    assert not any(tensor.requires_grad for tensor in found)  # whoever keeps one must not keep the step's whole graph
     torch.testing.assert_close(streamed, expected[stream_rows])
     torch.testing.assert_close(replayed, expected[replay_rows])
     assert torch.isfinite(alignment)
