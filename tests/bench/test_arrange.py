@@ -12,7 +12,7 @@ import pytest
 from climb.bench.arrange import fitting_layout, own_layout, place
 from climb.bench.cell import build_table
 from climb.bench.collect import Found, find_runs
-from climb.bench.layouts import RELEASED, find_layout
+from climb.bench.layouts import CA, CA_UPTO, FA, FORGETTING, PER_IMAGE, RELEASED, find_layout
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig, to_dict
 from climb.errors import InputError
 
@@ -160,6 +160,20 @@ def test_a_layout_of_their_own_has_a_row_per_method_and_a_column_per_task_count(
     ]
     assert layout.columns == ("20 tasks", "50 irregular tasks", "100 tasks")
     assert len(placed) == 5
+
+
+def test_images_are_weighed_where_tasks_differ_in_size() -> None:
+    even, uneven = (
+        [metric.label for metric in own_layout([run(), run("er-fifo", kind=kind)])[0].metrics]
+        for kind in ("regular", "irregular")
+    )
+    assert even == [metric.label for metric in (CA, FA, CA_UPTO, FORGETTING)]
+    assert uneven == even + [metric.label for metric in PER_IMAGE]
+
+
+def test_settings_in_which_rows_differ_stand_in_one_order() -> None:
+    layout, _ = own_layout([run(), run(passes=1, lr=0.07, momentum=0.5)])
+    assert "climb, lr = 0.07, momentum = 0.5, passes = 1" in [row.label for row in layout.rows]
 
 
 def test_rows_are_named_after_what_varies() -> None:
