@@ -31,6 +31,7 @@ def test_every_method_with_a_memory_has_its_diversity_measured(method: str, make
         assert 1 <= measures["vendi_score"] <= measures["images"]
         assert measures["uniformity"] <= 0
         assert measures["clusters"] == 4
+        assert measures["subsample"] == min(measures["images"], 34)  # as 2121 are of 2500, so are 34 of 40
         assert measures["inter_intra_ratio"] is None or measures["inter_intra_ratio"] > 0
 
 
