@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
 
 # One thread a process: the suite runs a process per core, and two threads on one core wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for the processes that tests start
@@ -13,3 +18,32 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Path]]:
+    """``install(module, source)``: a package whose entry point is that module, for this process and those it starts.
+    Gives its file of entry points; gone after the test."""
+    from climb.methods import METHODS
+    from climb.workshop import OBJECTIVES
+
+    before = [(registry, dict(registry)) for registry in (METHODS, OBJECTIVES)]
+    modules = []
+
+    def installed(module: str, source: str) -> Path:
+        modules.append(module)
+        (tmp_path / f"{module}.py").write_text(source)
+        about = tmp_path / f"{module}-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(f"[climb.methods]\n{module} = {module}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+        return about / "entry_points.txt"
+
+    yield installed
+    for registry, had in before:
+        registry.clear()
+        registry.update(had)  # type: ignore[arg-type]
+    for module in modules:
+        sys.modules.pop(module, None)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from climb.methods import METHODS
-from climb.workshop import OBJECTIVES
 
 Climb = Callable[..., Any]
 
@@ -37,20 +33,9 @@ def broken(w):
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def installed(install: Callable[[str, str], Path]) -> Path:
     """A package that brings methods, one of which cannot be built; where its entry points are."""
-    about = tmp_path / "climb_theirs-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: climb-theirs\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[climb.methods]\ntheirs = climb_theirs\n")
-    (tmp_path / "climb_theirs.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")  # for workers
-    yield about / "entry_points.txt"
-    for name in ("theirs", "theirs-broken"):
-        METHODS.pop(name, None)
-    OBJECTIVES.pop("their-loss", None)
-    sys.modules.pop("climb_theirs", None)
+    return install("climb_theirs", MODULE)
 
 
 def test_they_are_listed_and_what_is_broken_hides_nobody(climb: Climb) -> None:

@@ -15,7 +15,7 @@ from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.geometry import BatchGeometry
 from climb.memory.limits import check_fractions
 from climb.memory.pool import IdPool
-from climb.memory.store import ImageStore, check_images
+from climb.memory.store import ImageStore, check_images, checked_embeddings
 from climb.memory.window import DistanceWindow
 from climb.seeds import numpy_generator
 
@@ -161,13 +161,11 @@ class PatchMemory:
         """Take uint8 patches (n, 3, h, w) with the encoder's embeddings (n, d), in the order they come."""
         check_images(images, self.image_shape)
         n = images.shape[0]
-        if embeddings is None or tuple(embeddings.shape) != (n, self.embedding_dim):
-            given = None if embeddings is None else tuple(embeddings.shape)
-            raise InputError(f"embeddings must have shape ({n}, {self.embedding_dim}); given {given}")
         first, device = self._seen, self._values.device
+        embeddings = checked_embeddings(embeddings, (n, self.embedding_dim), device)
         self._make_rows(n)
         norms = torch.linalg.vector_norm(self._values, dim=1)
-        geometry = BatchGeometry(self._values, norms, embeddings.detach().to(device, torch.float32))
+        geometry = BatchGeometry(self._values, norms, embeddings)
         tally: Counter[str] = Counter()
         for patch in range(n):
             self._insert_one(patch, geometry, tally)
