@@ -34,6 +34,7 @@ def main() -> None:
     arguments.add_argument("--recipe", default="demo")
     arguments.add_argument("--data", default=None)
     arguments.add_argument("--device", default="auto")
+    arguments.add_argument("--engine", default="auto", help="of the training; no matter to an evaluation")
     arguments.add_argument("--batches", type=int, default=300, help="mini-batches trained on first")
     arguments.add_argument("--repeats", type=int, default=5)
     arguments.add_argument("--json", action="store_true")
@@ -54,7 +55,7 @@ def main() -> None:
         seed=0,
         device=device,
         precision=resolve_precision("auto", device),
-        kind=resolve_engine("auto", device),
+        kind=resolve_engine(given.engine, device),
     )
     for batch, _ in zip(stream.batches(learner.stream_batch), range(given.batches), strict=False):
         engine.observe(data.train.images[batch.indices.to(device)])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch.utils._triton import has_triton
 
 from climb.errors import InputError
 from climb.evaluation.captured_epoch import captured_epoch
@@ -13,6 +14,9 @@ from climb.evaluation.inputs import check_label_range, check_labelled
 from climb.evaluation.probe_epoch import ProbeEpoch
 from climb.precision import full_float32
 from climb.seeds import torch_generator
+
+FUSED_CLASSES = 1024
+"""The most classes of a fused epoch, whose kernels hold a row of logits at once. With more, launches do not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +134,7 @@ def _descend(
 ) -> LinearProbe:
     """The schedule, on normalised features. The one host sync of an epoch is the count of right answers."""
     lr, patience, most_right = config.lr, config.patience, -1
-    epoch = ProbeEpoch(train, train_labels, classes=classes, batch_size=config.batch_size)
+    epoch = _kind_of_epoch(train.device, classes)(train, train_labels, classes=classes, batch_size=config.batch_size)
     epoch.lr.fill_(lr)
     run = captured_epoch(epoch.run, train.device)
     epoch.start(generator)
@@ -157,3 +161,12 @@ def _descend(
     # The result owns its memory, apart from the buffers of the training.
     epoch.parameters.copy_(best)
     return LinearProbe(weight=epoch.weight.clone(), bias=epoch.bias.clone())
+
+
+def _kind_of_epoch(device: torch.device, classes: int) -> type[ProbeEpoch]:
+    """The fastest way through an epoch that the device allows; all come to the same, up to rounding."""
+    if device.type != "cuda" or classes > FUSED_CLASSES or not has_triton():
+        return ProbeEpoch
+    from climb.evaluation.fused_epoch import FusedEpoch
+
+    return FusedEpoch

@@ -70,7 +70,7 @@ class ProbeEpoch:
         for step in range(self.steps):
             batch = slice(step * self.batch_size, (step + 1) * self.batch_size)
             self._backward(self._shuffled[batch], self._shuffled_labels[batch])
-            self._adam(slopes[step], offsets[step])
+            self._adam(slopes, offsets, step)
         self.steps_taken.add_(self.steps)
 
     def _backward(self, rows: torch.Tensor, labels: torch.Tensor) -> None:
@@ -93,11 +93,11 @@ class ProbeEpoch:
         slope = 1 / (step_size * (1 - BETA_2**step).sqrt())
         return slope.float(), (EPSILON / step_size).float()
 
-    def _adam(self, slope: torch.Tensor, offset: torch.Tensor) -> None:
+    def _adam(self, slopes: torch.Tensor, offsets: torch.Tensor, step: int) -> None:
         self.first_moment.lerp_(self.gradient, 1 - BETA_1)
         self.second_moment.mul_(BETA_2).addcmul_(self.gradient, self.gradient, value=1 - BETA_2)
         torch.sqrt(self.second_moment, out=self._denominator)
-        self._denominator.mul_(slope).add_(offset)
+        self._denominator.mul_(slopes[step]).add_(offsets[step])
         self.parameters.addcdiv_(self.first_moment, self._denominator, value=-1)
 
     @staticmethod
