@@ -58,9 +58,7 @@ def adam_kernel(
 
 
 @triton.jit
-def move(
-    parameters, first, second, place, inside, slant, slope, offset, keep_first, keep_second
-):
+def move(parameters, first, second, place, inside, slant, slope, offset, keep_first, keep_second):
     """One step of Adam for the parameters at ``place``: see `ProbeEpoch._adam_scales` for slope and offset."""
     mean = tl.load(first + place, mask=inside, other=0.0)
     mean += (slant - mean) * (1 - keep_first)
