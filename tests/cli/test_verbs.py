@@ -47,6 +47,7 @@ def test_doctor_trains_and_says_with_what(climb: Climb) -> None:
     assert package.__version__ in said.out
     assert torch.__version__ in said.out
     assert "works" in said.out
+    assert "eager" in said.out
     assert f"{os.environ['CLIMB_CACHE']} (writable)" in said.out
 
 

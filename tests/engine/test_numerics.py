@@ -49,9 +49,20 @@ def test_a_run_that_is_to_repeat_its_bits_is_not_compiled(
     deterministic: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Continued, it would take its first steps uncompiled."""
-    monkeypatch.setattr("climb.engine.numerics.has_triton", lambda: True)
+    monkeypatch.setattr("climb.engine.numerics.missing_for_kernels", lambda: None)
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: deterministic)
     assert resolve_engine("auto", torch.device("cuda")) == expected
+
+
+def test_where_kernels_cannot_be_built_steps_are_captured_and_it_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("climb.engine.numerics.missing_for_kernels", lambda: "no C compiler is found: install gcc")
+    gpu = torch.device("cuda")
+    assert resolve_engine("auto", gpu) == "captured"
+    assert "no C compiler is found: install gcc. Steps are captured" in caplog.text
+    with pytest.raises(InputError, match=r"install gcc\. Or type --engine captured"):
+        resolve_engine("compiled", gpu)
 
 
 def test_bf16_reaches_products_and_only_inside() -> None:

@@ -27,7 +27,7 @@ def doctor(*, device: str = "auto") -> None:
 
     from climb import Climb, __version__
     from climb.cache import cache_dir
-    from climb.engine import resolve_device, resolve_precision
+    from climb.engine import resolve_device, resolve_engine, resolve_precision
     from climb.runs.versions import device_name
 
     table = Table(show_header=False)
@@ -38,6 +38,7 @@ def doctor(*, device: str = "auto") -> None:
     place = resolve_device(device)
     table.add_row("device", f"{place} ({device_name(place)})")
     table.add_row("precision", resolve_precision("auto", place))
+    table.add_row("engine", resolve_engine("auto", place))
     table.add_row("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
     table.add_row("cache", _writable(cache_dir()))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, get_args
 
 import torch
-from torch.utils._triton import has_triton
 
 from climb.errors import InputError
+from climb.kernels import missing_for_kernels
 from climb.parallel import current
+
+log = logging.getLogger(__name__)
 
 Precision = Literal["float32", "tf32", "bf16"]
 EngineKind = Literal["eager", "captured", "compiled"]
@@ -51,7 +54,7 @@ def resolve_precision(name: str, device: torch.device) -> Precision:
 
 
 def resolve_engine(name: str, device: torch.device) -> EngineKind:
-    """ "auto" is compiled on a CUDA device where torch can compile for it, else captured; eager on other devices.
+    """ "auto" is compiled on a CUDA device where kernels can be built, else captured; eager on other devices.
 
     Where the same bits are asked for every time, it is captured: a run that is continued takes its first steps
     uncompiled, and those round differently. Processes that train one learner together exchange numbers within a step,
@@ -62,13 +65,18 @@ def resolve_engine(name: str, device: torch.device) -> EngineKind:
     if name == "auto":
         if device.type != "cuda" or current().size > 1:
             return "eager"
-        return "compiled" if has_triton() and not torch.are_deterministic_algorithms_enabled() else "captured"
+        if torch.are_deterministic_algorithms_enabled():
+            return "captured"
+        if missing := missing_for_kernels():
+            log.warning("%s. Steps are captured, not compiled, and take about half as long again.", missing)
+            return "captured"
+        return "compiled"
     if name not in get_args(EngineKind):
         raise InputError(f"unknown engine '{name}'. Allowed: auto, {', '.join(get_args(EngineKind))}")
     if name == "captured" and device.type != "cuda":
         raise InputError(f"the captured engine needs a CUDA device; the device is {device}: type --engine eager")
-    if name == "compiled" and device.type == "cuda" and not has_triton():
-        raise InputError("the compiled engine needs Triton, which torch does not find here: type --engine captured")
+    if name == "compiled" and device.type == "cuda" and (missing := missing_for_kernels()):
+        raise InputError(f"the compiled engine cannot build its kernels: {missing}. Or type --engine captured")
     return name  # type: ignore[return-value]
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch.utils._triton import has_triton
 
 from climb.errors import InputError
 from climb.evaluation.captured_epoch import captured_epoch
 from climb.evaluation.inputs import check_label_range, check_labelled
 from climb.evaluation.probe_epoch import ProbeEpoch
+from climb.kernels import missing_for_kernels
 from climb.precision import full_float32
 from climb.seeds import torch_generator
 
@@ -165,7 +165,7 @@ def _descend(
 
 def _kind_of_epoch(device: torch.device, classes: int) -> type[ProbeEpoch]:
     """The fastest way through an epoch that the device allows; all come to the same, up to rounding."""
-    if device.type != "cuda" or classes > FUSED_CLASSES or not has_triton():
+    if device.type != "cuda" or classes > FUSED_CLASSES or missing_for_kernels():
         return ProbeEpoch
     from climb.evaluation.fused_epoch import FusedEpoch
 
