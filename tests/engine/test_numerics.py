@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -42,6 +44,16 @@ def test_precisions_and_engines_the_device_has_not() -> None:
         resolve_engine("captured", CPU)
     with pytest.raises(InputError, match="unknown engine 'fast'"):
         resolve_engine("fast", CPU)
+
+
+@pytest.mark.parametrize(("native", "expected"), [(True, "bf16"), (False, "float32")])
+def test_a_gpu_that_only_emulates_bf16_computes_in_float32(
+    native: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A T4 says that it supports bf16, if asked in general; kernels for it are slow, or do not exist."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    assert resolve_precision("auto", torch.device("cuda")) == expected
 
 
 @pytest.mark.parametrize(("deterministic", "expected"), [(False, "compiled"), (True, "captured")])

@@ -43,9 +43,12 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_precision(name: str, device: torch.device) -> Precision:
-    """ "auto" is bf16 on a GPU that has it and float32 elsewhere."""
+    """ "auto" is bf16 on a GPU that has it and float32 elsewhere: older GPUs only emulate it, slowly."""
     if name == "auto":
-        return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+        if device.type != "cuda":
+            return "float32"
+        with torch.cuda.device(device):
+            return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     if name not in ("float32", "tf32", "bf16"):
         raise InputError(f"unknown precision '{name}'. Allowed: auto, float32, tf32, bf16")
     if name == "tf32" and device.type != "cuda":
