@@ -112,3 +112,25 @@ def test_runs_from_a_bare_checkout_without_metadata(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "src" / "climb" / "__init__.py"))
     assert "works" in done.stdout
+
+
+def test_a_full_gpu_says_what_to_do(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB"
+        )
+
+    monkeypatch.setattr(package.Climb, "partial_fit", full)
+    said = climb("doctor", "--device", "cpu")
+    assert said.code == 1
+    assert said.err.startswith("climb: CUDA out of memory. Stop what else runs on the device")
+    assert "--replay-batch 64" in said.err
+
+
+def test_other_faults_keep_their_traceback(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(package.Climb, "partial_fit", broken)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        climb("doctor", "--device", "cpu")

@@ -14,6 +14,11 @@ from climb.errors import ClimbError, InputError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
+LESS_MEMORY = (
+    "Stop what else runs on the device (climb bench: a lower --per-device), or take less: --replay-batch 64, "
+    "--image-size, --backbone resnet18"
+)
+
 
 class OneLine(logging.Formatter):
     """Messages as they are, but for control characters: a file's name may hold a line break, or move the cursor.
@@ -110,6 +115,11 @@ def run_command(argv: Sequence[str]) -> int:
         return DONE
     except (ClimbError, OSError) as error:  # a full disk, a folder without permission
         print(f"climb: {error}", file=sys.stderr)
+        return FAILED
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's; not every verb has imported torch
+            raise
+        print(f"climb: {str(error).split('. ')[0]}. {LESS_MEMORY}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print("climb: interrupted; the same command continues", file=sys.stderr)

@@ -97,6 +97,8 @@ class Captured:
         try:
             with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
                 outputs = self._frequent(*static)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             raise ClimbError(
                 "the step cannot be captured as a CUDA graph: a part of the method waits for the device in the middle "
