@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from climb.bench.executors import Job, Outcome, run_job
-from climb.bench.executors.job import only_one
 from climb.config import RunConfig
 from climb.engine import Engine
+from climb.lock import only_one
 from climb.runs import Interrupted
 
 MakeConfig = Callable[..., RunConfig]
@@ -88,18 +88,17 @@ def test_a_run_on_the_cpu_has_one_thread_and_gives_the_others_back(tiny_config: 
     assert "1 threads" in result["versions"]["device_name"]
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    order = []
-
-    def second() -> None:
-        with only_one(tmp_path / "run"):
-            order.append("second")
-
-    with only_one(tmp_path / "run"):
-        waiting = threading.Thread(target=second)
+def test_a_run_that_another_process_has_is_waited_for(
+    tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, order = make_job(tiny_config()), []
+    monkeypatch.setattr("climb.bench.executors.job.execute", lambda config, execution, folder: order.append("second"))
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    with only_one(job.folder.parent / f".{job.folder.name}.lock"):
+        waiting = threading.Thread(target=run_job, args=(job,))
         waiting.start()
         time.sleep(0.2)
         order.append("first")
     waiting.join()
     assert order == ["first", "second"]
-    assert not (tmp_path / "run").exists()  # a run must find its folder empty
+    assert not job.folder.exists()  # a run must find its folder empty

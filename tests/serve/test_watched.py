@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from climb.lock import exclusive
 from climb.runs import Journal
-from climb.runs.lock import exclusive
 from climb.serve import holder
 from climb.serve.app import make_app
 from climb.serve.found import Runs
@@ -23,7 +23,7 @@ from climb.serve.watched import SILENCE, Kept, State, WatchedRun
 HOLD = """
 import sys, time
 from pathlib import Path
-from climb.runs.lock import exclusive
+from climb.lock import exclusive
 with exclusive(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -16,8 +16,9 @@ from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 
 from climb.cache import cache_dir
-from climb.datasets.cache import only_one, writable_folder
+from climb.datasets.cache import writable_folder
 from climb.errors import ClimbError
+from climb.lock import only_one
 
 _ATTEMPTS = 3
 _BLOCK = 1 << 20

@@ -16,8 +16,8 @@ from climb.learn.loop import Learning
 from climb.learn.settings import settle
 from climb.learn.sizes import SizeName
 from climb.learn.track import TrackerName, check_tracker, open_tracker
+from climb.lock import exclusive
 from climb.runs import Result, RunFolder
-from climb.runs.lock import exclusive
 from climb.runs.versions import versions
 from climb.sources import open_source
 from climb.sources.decode import SUFFIXES

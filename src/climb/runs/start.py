@@ -12,10 +12,10 @@ import torch
 
 from climb.config import Execution, RunConfig, check_choices
 from climb.engine import resolve_device
+from climb.lock import exclusive
 from climb.methods import check_config
 from climb.parallel import joined, own_device
 from climb.runs.folder import RunFolder
-from climb.runs.lock import exclusive
 from climb.runs.result import Result
 from climb.runs.run import Run
 from climb.runs.versions import versions

@@ -15,6 +15,7 @@ from climb.config import Execution, RunConfig
 from climb.engine import resolve_device
 from climb.errors import ClimbError
 from climb.files import write_text
+from climb.lock import only_one
 from climb.runs import execute
 
 ERROR_FILE = "error.txt"
@@ -47,10 +48,15 @@ is running; every run can be continued."""
 
 
 def run_job(job: Job) -> Outcome:
-    """Carry out a run, or continue it. A failure is written beside it, as ``error.txt``, and raises nothing."""
+    """Carry out a run, or continue it. A failure is written beside it, as ``error.txt``, and raises nothing.
+
+    Where another process has the run, this one waits, then finds it finished or continues it.
+    """
     error_path = job.folder / ERROR_FILE
+    lock = job.folder.parent / f".{job.folder.name}.lock"  # not inside: a run must find its folder empty
     try:
-        with only_one(job.folder), one_thread(job.execution.device):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with only_one(lock), one_thread(job.execution.device):
             error_path.unlink(missing_ok=True)  # of an earlier attempt
             execute(job.config, job.execution, job.folder)
     except KeyboardInterrupt:
@@ -83,20 +89,3 @@ def one_thread(device: str) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Inside, no other process has the run: a second one waits, then finds it finished or continues it.
-
-    The lock goes with its process, however that ends. It lies beside the folder, which must be empty at first.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such lock
-        yield
-        return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.parent / f".{folder.name}.lock", "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

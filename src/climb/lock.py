@@ -1,0 +1,43 @@
+"""One process at a time, by a lock file. The system lets go of it when a process ends, however it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from climb.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such lock: there processes are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path`` while inside; a second process waits for its turn."""
+    with open(path, "ab") as handle:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path`` while inside; a second process is refused, and told the number of the first."""
+    with open(path, "a+", encoding="utf-8") as handle:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                handle.seek(0)
+                owner = handle.read().strip() or "unknown"
+                raise InputError(
+                    f"another process (number {owner}) is at work in {path.parent}; stop it, or give another --out"
+                ) from None
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
+        yield

@@ -1,0 +1,40 @@
+"""One process at a time: the others wait, or are refused."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from climb.errors import InputError
+from climb.lock import exclusive, only_one
+
+
+def test_the_others_wait_for_their_turn(tmp_path: Path) -> None:
+    order = []
+
+    def second() -> None:
+        with only_one(tmp_path / "lock"):
+            order.append("second")
+
+    with only_one(tmp_path / "lock"):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        time.sleep(0.2)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+def test_the_others_are_refused_and_told_who_is_first(tmp_path: Path) -> None:
+    with (
+        exclusive(tmp_path / "lock"),
+        pytest.raises(InputError, match=rf"another process \(number {os.getpid()}\) is at work in"),
+        exclusive(tmp_path / "lock"),
+    ):
+        pass
+    with exclusive(tmp_path / "lock"):  # the first has let go of it
+        pass
