@@ -67,6 +67,20 @@ def test_cleared_it_starts_over() -> None:
     assert set(pairs.closest()) == set(fresh.closest()) == {2, 7}
 
 
+def test_loaded_it_decides_as_it_would_have() -> None:
+    """All are equally similar: nothing but their order decides, and that is not the order of their rows."""
+    pairs, loaded = ClosestPair(6, 4, "cpu"), ClosestPair(6, 4, "cpu")
+    loaded.put([1, 2], torch.ones(2, 4))  # another life, of which loading leaves nothing
+    for row, value in zip([9, 5, 3, 7], torch.eye(4), strict=True):
+        pairs.put([row], value[None])
+    pairs.drop(5)  # leaves a bound, and a place that the next one takes
+    loaded.load_state_dict(pairs.state_dict())
+    for each in (pairs, loaded):
+        each.put([8], torch.eye(4)[1:2])
+    assert pairs.closest() == loaded.closest() == (9, 8)
+    assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in pairs.state_dict().items())
+
+
 def test_bytes_count_directions_and_the_table() -> None:
     assert ClosestPair(10, 6, "cpu").nbytes == 10 * (6 * 4 + 4 + 8 + 1 + 1)  # direction, cosine, partner, two flags
 
@@ -126,6 +140,44 @@ def test_a_memory_with_many_centroids_lives_the_same_life(monkeypatch: pytest.Mo
     assert plain.ltm.ids == quick.ltm.ids
     assert plain.nbytes == 200 * 12 + (12 + 8) * 6 * 4  # images, and a value for each centroid
     assert quick.nbytes == plain.nbytes + ClosestPair(8 + 1, 6, "cpu").nbytes
+
+
+def test_a_loaded_memory_merges_what_it_would_have_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among many pairs that are equally similar. Older states, which do not tell, can be loaded too."""
+    monkeypatch.setattr(centroid_module, "MANY_CENTROIDS", 1)
+
+    def memory() -> CentroidMemory:
+        return CentroidMemory(
+            100, (3, 1, 1), 32, stm_centroids=8, ltm_centroids=10, images_per_centroid=3, novelty_percentile=0.5
+        )
+
+    went_on, loaded, older = memory(), memory(), memory()
+    rng = np.random.default_rng(0)
+    merged = 0
+    for number in range(120):
+        which = np.repeat(rng.integers(0, 32, 3), 4)  # what comes, comes often enough to be promoted
+        embeddings = torch.from_numpy(np.eye(32, dtype=np.float32)[which])
+        images = torch.zeros(12, 3, 1, 1, dtype=torch.uint8)
+        merged += (report := went_on.insert(images, embeddings)).merged
+        if number > 40:
+            assert loaded.insert(images, embeddings) == report
+            assert loaded.ltm.ids == went_on.ltm.ids
+        if number == 40:
+            state = went_on.state_dict()
+            loaded.load_state_dict(state)
+            older.load_state_dict({name: value for name, value in state.items() if name not in ("pairs", "norms")})
+            assert older.ltm.ids == went_on.ltm.ids
+            merged = 0
+    assert merged > 5
+
+
+def test_lengths_are_loaded_as_they_were() -> None:
+    """On a device a sum along one row of one need not have the last bits of the same sum along one row of many."""
+    first, second = (CentroidMemory(60, (3, 1, 1), 4, stm_centroids=4, ltm_centroids=1) for _ in range(2))
+    first.insert(torch.zeros(4, 3, 1, 1, dtype=torch.uint8), torch.eye(4))
+    first._norms[2] = torch.nextafter(first._norms[2], torch.tensor(2.0))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second._norms, first._norms)
 
 
 def test_a_memory_with_many_centroids_is_loaded_before_its_first_promotion() -> None:

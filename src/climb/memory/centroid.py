@@ -342,6 +342,8 @@ class CentroidMemory:
             "sizes": self._sizes(),
             "images": self._store.get([self._slot_of[image] for image in self._ledger.stored()]),
             "values": self._values.clone(),
+            "norms": self._norms.clone(),  # neither these nor cosines are computed again: rounding would differ
+            "pairs": {} if self._pairs is None else self._pairs.state_dict(),
             **self._ledger.state_dict(),
             "window": torch.tensor(self._window.distances(), dtype=torch.float64),
             "events": self._events.to_tensor(),
@@ -368,9 +370,14 @@ class CentroidMemory:
             raise InputError(f"the saved memory has {state['sizes']}; this one has {self._sizes()}")
         images = state["images"]
         self._values.copy_(state["values"])
-        self._norms.copy_(torch.linalg.vector_norm(self._values, dim=1))
         self._ledger.load_state_dict(state)
-        if self._pairs is not None:
+        if "norms" in state:
+            self._norms.copy_(state["norms"])
+        else:  # older states have neither
+            self._norms.copy_(torch.linalg.vector_norm(self._values, dim=1))
+        if self._pairs is not None and state.get("pairs"):
+            self._pairs.load_state_dict(state["pairs"])
+        elif self._pairs is not None:
             long_term = self._ledger.rows(LTM)
             self._pairs.clear()
             self._pairs.put(long_term, self._values[long_term])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -96,6 +97,28 @@ class ClosestPair:
             bounds = self._cosine.masked_fill(self._exact, -math.inf)
             doubtful = bounds.topk(min(AT_ONCE, len(bounds)))
             self._look_up(doubtful.indices[doubtful.values > -math.inf])
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """All of it. Computed anew, cosines would have other last bits, and of near ties another one would win."""
+        return {
+            "unit": self._unit.clone(),
+            "cosine": self._cosine.clone(),
+            "partner": self._partner.clone(),
+            "exact": self._exact.clone(),
+            "rows": torch.tensor(self._row_of, dtype=torch.int64),
+            "free": torch.tensor(self._free, dtype=torch.int64),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self._unit.copy_(state["unit"])
+        self._cosine.copy_(state["cosine"])
+        self._partner.copy_(state["partner"])
+        self._exact.copy_(state["exact"])
+        self._taken.copy_(state["rows"] >= 0)
+        self._row_of = state["rows"].tolist()
+        self._slot_of = {row: slot for slot, row in enumerate(self._row_of) if row >= 0}
+        self._free = state["free"].tolist()
 
     def _look_up(self, slots: torch.Tensor) -> torch.Tensor:
         """Compare some centroids with all others and set their entries; the cosines (n, most)."""
