@@ -101,6 +101,7 @@ def test_scaled_sizes_always_fit(capacity: int) -> None:
         ({"replay_batch": 0}, "replay_batch must be at least 1; given 0"),
         ({"passes": -1}, "passes must be at least 1; given -1"),
         ({"memory": MemoryConfig(capacity=0)}, "capacity must be at least 1; given 0"),
+        ({"memory": MemoryConfig(images_per_centroid=1)}, "images_per_centroid must be at least 2; given 1"),
         ({"replay_batch": 1251}, "replay_batch must be at most half of capacity: 1251 > 2500 / 2"),
         ({"lr": 0.0}, "lr must be above 0"),
         ({"lr": float("nan")}, "lr must be above 0"),

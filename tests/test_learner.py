@@ -219,6 +219,13 @@ def test_arguments_that_cannot_be_used(changes: dict[str, Any], message: str) ->
         learned(**changes)
 
 
+@pytest.mark.parametrize("method", ["er-fifo", "er-reservoir", "cla-r", "minred", "scale"])
+def test_a_memory_of_a_few_images_is_learned_with(method: str) -> None:
+    memory = learned(method=method, capacity=5, replay_batch=2).memory_
+    assert memory is not None
+    assert len(memory) == 5
+
+
 def test_asking_before_learning() -> None:
     model = Climb()
     for ask in (lambda: model.transform(images(2)), lambda: model.memory_, lambda: model.encoder_):

@@ -89,6 +89,20 @@ def test_the_aligner_is_drawn_from_the_seed() -> None:
     assert not torch.equal(weights[0], weights[2])
 
 
+WITH_CENTROIDS = {"climb", "climb-selective", "climb-memory-only", "climb-previous-step"}
+
+
+@pytest.mark.parametrize("memory", [MemoryConfig(capacity=5), MemoryConfig(capacity=30)])
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_capacity_below_a_centroids_is_refused_where_there_are_centroids(name: str, memory: MemoryConfig) -> None:
+    config = replace(CONFIG, method=name, replay_batch=2, memory=memory)
+    if name in WITH_CENTROIDS:
+        with pytest.raises(InputError, match="capacity"):
+            check_config(config)
+    else:
+        check_config(config)
+
+
 @pytest.mark.parametrize("name", ["osiris-r", "scale", "pcmc"])
 def test_an_objective_that_a_method_would_not_use_is_refused(name: str) -> None:
     check_config(replace(CONFIG, method=name, replay_batch=8))

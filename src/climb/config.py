@@ -267,16 +267,17 @@ def check_learner(config: LearnerConfig) -> None:
     """Refuse impossible values before any work."""
     check_choices(config)
     memory = config.memory
-    for name, value in (
-        ("stream_batch", config.stream_batch),
-        ("replay_batch", config.replay_batch),
-        ("passes", config.passes),
-        ("capacity", memory.capacity),
+    for name, value, least in (
+        ("stream_batch", config.stream_batch, 1),
+        ("replay_batch", config.replay_batch, 1),
+        ("passes", config.passes, 1),
+        ("capacity", memory.capacity, 1),
+        ("images_per_centroid", memory.images_per_centroid, 2),
     ):
         if not isinstance(value, int):
             raise InputError(f"{name} must be a whole number; given {value!r}")
-        if value < 1:
-            raise InputError(f"{name} must be at least 1; given {value}")
+        if value < least:
+            raise InputError(f"{name} must be at least {least}; given {value}")
     if 2 * config.replay_batch > memory.capacity:
         raise InputError(
             f"replay_batch must be at most half of capacity: {config.replay_batch} > {memory.capacity} / 2; "

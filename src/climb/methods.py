@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from climb.config import LearnerConfig, MemoryConfig, check_learner
 from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamAndReplay
 from climb.engine.pcmc import Pcmc, build_pcmc
 from climb.errors import InputError, unknown
-from climb.memory import Memory
+from climb.memory import CentroidMemory, Memory, ReferenceMemory
 from climb.memory.limits import check_sizes
 from climb.nets import check_backbone
 from climb.plugins import load_plugins
@@ -120,7 +121,16 @@ def check_config(config: LearnerConfig) -> None:
             # Nothing would come of it but other views and another projector under the same loss.
             raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
     check_backbone(config.backbone)
-    memory = config.memory
+    if issubclass(_kind_of_memory(method), CentroidMemory | ReferenceMemory):
+        _check_centroids(config.memory)
+
+
+@cache  # a grid asks once for each of its runs
+def _kind_of_memory(method: Method) -> type:
+    return type(small_parts(method.name).memory)
+
+
+def _check_centroids(memory: MemoryConfig) -> None:
     if memory.long_term < 1 or memory.short_term < 1:
         raise InputError(
             f"capacity {memory.capacity} is too small for centroids of {memory.images_per_centroid} images; "

@@ -86,6 +86,15 @@ def test_a_budget_without_room() -> None:
         settled(budget=3)
 
 
+@pytest.mark.parametrize("budget", ["0.05MB", "0.02MB"])
+def test_a_memory_without_centroids_may_be_as_small_as_one_likes(budget: str) -> None:
+    """The smaller budget has room for fewer images than one centroid has."""
+    config = settled(method="er-fifo", budget=budget, image_size=16).learner
+    most = {"0.05MB": 50_000, "0.02MB": 20_000}[budget]
+    assert most - 3 * 16**2 < memory_bytes(config) <= most
+    assert settled(method="er-fifo", budget=3).learner.memory.capacity == 3
+
+
 def test_replay_shrinks_with_a_small_budget_unless_it_was_asked_for() -> None:
     assert settled(budget=60).learner.replay_batch == 30
     assert settled(budget=60, replay_batch=20).learner.replay_batch == 20

@@ -99,11 +99,11 @@ def _with_capacity(config: LearnerConfig, capacity: int) -> LearnerConfig:
 
 def _memory_bytes(config: LearnerConfig) -> int:
     """What the memory of a configuration would reserve, without reserving it."""
-    memory = config.memory
-    if memory.long_term < 1 or memory.short_term < 1:  # too small to be built; said so later, with all limits
-        return 0
     # The network decides the length of embeddings alone; everything on the meta device has a size and no bytes.
-    made = build_parts(Workshop(config=config, seed=0, device=torch.device("meta"))).memory
+    try:
+        made = build_parts(Workshop(config=config, seed=0, device=torch.device("meta"))).memory
+    except InputError:  # too small to be built; said so later, with all limits
+        return 0
     return 0 if made is None else made.nbytes
 
 
