@@ -150,11 +150,12 @@ def parts_of(name: str) -> dict[str, str]:
     return {socket: "none" if part is None else type(part).__name__ for socket, part in sockets.items()}
 
 
-def small_parts(name: str) -> Parts:
-    """A method's parts at the smallest sizes, to see what it is made of."""
+def small_parts(name: str, **changes: Any) -> Parts:
+    """A method's parts at the smallest sizes, to see what it is made of, or what other fields of the learner change."""
     found = find_method(name)
     sizes = MemoryConfig(capacity=60, images_per_centroid=4)
     config = LearnerConfig(method=name, backbone="micro", image_size=16, replay_batch=8, memory=sizes)
+    config = replace(config, **changes)
     device = torch.device("cpu")
     if found.own_loop:
         unit = (1.0, 1.0, 1.0)

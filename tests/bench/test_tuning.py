@@ -54,6 +54,8 @@ def test_an_impossible_combination_is_refused_before_any_run(tiny_config: MakeCo
         with_settings(tiny_config(), {"images_per_centroid": 50})
     with pytest.raises(InputError, match="prune"):
         with_settings(tiny_config(), {"prune": "sideways"})
+    with pytest.raises(InputError, match="prune 'anchor' changes nothing in method 'er-fifo'"):
+        with_settings(tiny_config(method="er-fifo"), {"prune": "anchor"})
 
 
 def test_the_ranking_is_by_validation_accuracy(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:

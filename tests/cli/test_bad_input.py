@@ -146,6 +146,14 @@ def test_a_cifar_folder_that_is_not_one(damage: Prepare, message: str, climb: Cl
         (["--dataset", "cifra100"], ["unknown dataset 'cifra100'; did you mean 'cifar100'?", "synthetic"]),
         (["--preset", "papre"], ["unknown preset 'papre'; did you mean 'paper'?", "default, paper, reference"]),
         (["--faults", "batch-vews"], ["unknown fault 'batch-vews'; did you mean 'batch-views'?", "swapped-refresh"]),
+        (
+            ["--method", "cla-e", "--faults", "batch-views", "frozen-aligner"],
+            ["fault 'frozen-aligner' changes nothing in method 'cla-e'; leave it out. Allowed: batch-views"],
+        ),
+        (
+            ["--method", "er-fifo", "--prune", "selective"],
+            ["prune 'selective' changes nothing in method 'er-fifo'; leave it out", "methods climb, climb-memory-only"],
+        ),
         (["--backbone", "resnet19"], ["unknown backbone 'resnet19'; did you mean 'resnet18'?", "micro"]),
         (["--scenario", "regulr"], ["unknown kind of stream 'regulr'; did you mean 'regular'?", "blurred, iid"]),
         (["--device", "gpu"], ["unknown device 'gpu'. Allowed: auto, cpu, cuda, cuda:N, mps"]),

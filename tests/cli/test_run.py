@@ -43,14 +43,14 @@ def test_trains_evaluates_and_prints_a_table(climb: Climb, tree: Path, small: li
 
 def test_options_reach_the_configuration(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
     said = climb(
-        "run", "folder", "--data", tree, *small, "--method", "cla-e", "--preset", "paper", "--passes", "1",
+        "run", "folder", "--data", tree, *small, "--method", "climb-fifo", "--preset", "paper", "--passes", "1",
         "--lr", "0.02", "--alignment-weight", "0.25", "--views", "common", "--faults", "batch-views", "frozen-aligner",
         "--scenario", "iid", "--evaluate", "both", "--out", tmp_path / "run",
     )  # fmt: skip
     assert said.code == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
     learner = config["learner"]
-    assert (learner["method"], learner["preset"], learner["passes"]) == ("cla-e", "paper", 1)
+    assert (learner["method"], learner["preset"], learner["passes"]) == ("climb-fifo", "paper", 1)
     assert (learner["lr"], learner["alignment_weight"], learner["ema_period"]) == (0.02, 0.25, "batch")
     assert (learner["augment_per_batch"], learner["train_aligner"], learner["swapped_refresh"]) == (True, False, False)
     assert (learner["backbone"], learner["image_size"], learner["replay_batch"]) == ("micro", 16, 8)

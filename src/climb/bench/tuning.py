@@ -16,6 +16,7 @@ from climb.bench.plan import Plan, result_of
 from climb.config import LearnerConfig, MemoryConfig, RunConfig
 from climb.errors import InputError, unknown
 from climb.methods import check_config
+from climb.unused import refuse_unused
 
 SYMBOLS = {
     "lambda": "alignment_weight",
@@ -90,6 +91,7 @@ def with_settings(config: RunConfig, setting: Mapping[str, Any]) -> RunConfig:
     rest = {key: value for key, value in setting.items() if key not in own}
     learner = replace(config.learner, memory=memory, **rest)
     check_config(learner)
+    refuse_unused(learner.method, prune=setting.get("prune"))
     return replace(config, learner=learner)
 
 

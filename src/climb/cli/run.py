@@ -81,7 +81,7 @@ def run(
         backbone: resnet18, resnet34, resnet50, vit-tiny, micro or timm/NAME.
         image_size: side of the images, where the dataset leaves the choice.
         capacity: images the memory stores at most.
-        prune: how the memory shrinks at its bound.
+        prune: how CLIMB's memory shrinks at its bound.
         passes: gradient steps per stream mini-batch; methods with smaller batches take more, for the same budget.
         stream_batch: images of one stream mini-batch.
         replay_batch: images replayed in each pass.
@@ -103,6 +103,7 @@ def run(
     from climb.parallel import is_first
     from climb.report import write_report
     from climb.runs import execute  # imports the datasets and the networks: not needed for --help
+    from climb.unused import refuse_unused
 
     config = get_recipe(recipe, preset=preset)
     if manifest is not None and any(given is not None for given in (tasks, scenario, sizes, cap, blur)):
@@ -130,6 +131,7 @@ def run(
         memory=memory,
     )
     learner = with_faults(learner, faults)
+    refuse_unused(learner.method, faults=faults, prune=prune)
     evaluation = _changed(config.evaluation, network=evaluate, knn=knn, ridge=ridge)
     config = replace(config, seed=seed, stream=stream, learner=learner, evaluation=evaluation)
     execution = Execution(

@@ -92,7 +92,7 @@ class CentroidMemory:
         self._full = images_per_centroid
         self._stm_rate = stm_rate
         self._ltm_accept = ltm_accept
-        self._prune_kind = prune
+        self.pruning = prune
 
         rows = stm_centroids + ltm_centroids
         self._values = torch.zeros((rows, embedding_dim), dtype=torch.float32, device=device)
@@ -308,7 +308,7 @@ class CentroidMemory:
     def _prune(self, number: int, tally: Counter[str]) -> None:
         ledger = self._ledger
         tally["pruned"] += 1
-        if self._prune_kind == "anchor":
+        if self.pruning == "anchor":
             self._events.append(number, "pruned", -1)
             for row in ledger.rows(STM):
                 self._release(ledger.keep_only(row, [0]))

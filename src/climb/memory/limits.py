@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from climb.errors import InputError, unknown
 
-PRUNING = ("anchor", "selective")
+PRUNING: tuple[Literal["anchor", "selective"], ...] = ("anchor", "selective")
 
 
 def check_sizes(capacity: int, stm_centroids: int, ltm_centroids: int, images_per_centroid: int) -> None:

@@ -68,7 +68,7 @@ class ReferenceMemory:
         self._percentile = novelty_percentile
         self._stm_rate = stm_rate
         self._ltm_accept = ltm_accept
-        self._prune_kind = prune
+        self.pruning = prune
         self._device = torch.device(device)
         self._stm: list[Slot] = []
         self._ltm: list[Slot] = []
@@ -243,7 +243,7 @@ class ReferenceMemory:
 
     def _prune(self, embed: Embed | None, tally: Counter[str]) -> None:
         self._note(self._seen - 1, "pruned", -1, tally)
-        if self._prune_kind == "selective":
+        if self.pruning == "selective":
             # The anchor always stays, so a slot never empties, and the bound may not be met.
             for slot in sorted(self._stm, key=lambda slot: slot.updated):
                 while len(slot.images) > 1 and len(self) >= self.capacity:
