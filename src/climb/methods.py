@@ -121,13 +121,8 @@ def check_config(config: LearnerConfig) -> None:
             # Nothing would come of it but other views and another projector under the same loss.
             raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
     check_backbone(config.backbone)
-    if issubclass(_kind_of_memory(method), CentroidMemory | ReferenceMemory):
+    if issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
         _check_centroids(config.memory)
-
-
-@cache  # a grid asks once for each of its runs
-def _kind_of_memory(method: Method) -> type:
-    return type(small_parts(method.name).memory)
 
 
 def _check_centroids(memory: MemoryConfig) -> None:
@@ -148,6 +143,16 @@ def parts_of(name: str) -> dict[str, str]:
     parts = small_parts(name)
     sockets = {socket: getattr(parts, socket) for socket in ("memory", "batch", "objective", "alignment")}
     return {socket: "none" if part is None else type(part).__name__ for socket, part in sockets.items()}
+
+
+@cache  # a grid asks once for each of its runs
+def kind_of_memory(method: Method) -> type:
+    """The class of a method's memory.
+
+    >>> kind_of_memory(find_method("minred")).__name__
+    'MinRedMemory'
+    """
+    return type(small_parts(method.name).memory)
 
 
 def small_parts(name: str, **changes: Any) -> Parts:

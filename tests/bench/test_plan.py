@@ -8,13 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from climb.bench.estimate import Clock, work_of
+from climb.bench.estimate import Clock, embedded_anew, work_of
 from climb.bench.executors import run_job
 from climb.bench.grids import Request, build_grid
 from climb.bench.plan import finished_runs, make_plan, refreshed
 from climb.config import Execution, RunConfig
 from climb.errors import InputError
+from climb.memory import PartAndSelectMemory
 from climb.recipes import get_recipe
 
 CPU = Execution(device="cpu")
@@ -111,6 +113,56 @@ def test_finished_runs_set_the_clock(tiny_config: Callable[..., RunConfig]) -> N
     assert clock.seconds(fifo) == pytest.approx(guess / 2)
     assert clock.seconds(tiny_config(method="er-reservoir")) == pytest.approx(1.75 * guess)  # the middle of all
     assert not Clock("cuda", [(climb, result(1.0))]).measured
+
+
+def test_a_memory_that_embeds_all_it_holds_is_counted(tiny_config: Callable[..., RunConfig]) -> None:
+    learner = tiny_config(method="scale").learner
+    embedded = []
+
+    def embed(images: torch.Tensor) -> torch.Tensor:
+        embedded.append(len(images))
+        return images.flatten(1).float()
+
+    memory = PartAndSelectMemory(learner.memory.capacity, (3, 2, 2), 12)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        size = (learner.stream_batch, 3, 2, 2)
+        memory.insert(torch.randint(0, 256, size, dtype=torch.uint8, generator=generator), None, embed=embed)
+    assert sum(embedded) == embedded_anew(learner, 20 * learner.stream_batch) > 0
+    assert embedded_anew(learner, learner.memory.capacity) == 0
+    paper = get_recipe("cifar100-20", preset="paper")
+    climb, scale = (
+        work_of(replace(paper, learner=replace(paper.learner, method=name)), "cuda") for name in ("climb", "scale")
+    )
+    assert climb is not None
+    assert scale is not None
+    assert climb.backward_passes == scale.backward_passes
+    assert 1.6 < scale.seconds / climb.seconds < 2.4  # published: 1191 s, where CaSSLe-R took 585
+
+
+def test_a_loop_of_its_own_is_timed_by_its_own_finished_runs_alone(tiny_config: Callable[..., RunConfig]) -> None:
+    pcmc, climb = tiny_config(method="pcmc"), tiny_config()
+    took = {"seconds": {"total": 500.0}, "versions": {"device": "cpu"}}
+    assert Clock("cpu").seconds(pcmc) is None
+    assert Clock("cpu", [(climb, took)]).seconds(pcmc) is None
+    clock = Clock("cpu", [(pcmc, took)])
+    assert clock.seconds(pcmc) == pytest.approx(500)
+    assert clock.seconds(climb) == Clock("cpu").seconds(climb)
+
+
+def test_a_plan_says_what_it_cannot_foresee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(*methods: str) -> str:
+        grid = build_grid("table-regular", replace(TINY, methods=methods))
+        return make_plan([grid], tmp_path).describe("cpu", parallel=1).partition("to do: ")[2]
+
+    foreseen = said("climb").removeprefix("100 stream images, ").removesuffix(" on cpu (a rough guess)")
+    passes, about = foreseen.split("; ")
+    why = "pcmc: how much it trains shows only when it runs"
+    both = f"200 stream images, {passes} beside those of pcmc; {about} on cpu (a rough guess, without {why})"
+    assert said("climb", "pcmc") == both
+    assert said("pcmc") == f"100 stream images; nothing is known of the time of {why}"
+    monkeypatch.setattr(Clock, "seconds", lambda clock, config: 60.0)  # once it has finished runs
+    assert said("pcmc").endswith(" 0 backward passes beside those of pcmc; about 60 s on cpu (a rough guess)")
 
 
 def test_a_plan_of_unknown_images_says_so(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from climb.config import RunConfig
+from climb.config import LearnerConfig, RunConfig
+from climb.memory import PartAndSelectMemory
+from climb.methods import find_method, kind_of_memory
 
 SIZES = {
     "cifar10": (10, 50_000, 10_000),
@@ -36,9 +38,10 @@ class Work:
     """What a run has to do."""
 
     stream_images: int
-    backward_passes: int
+    backward_passes: int | None
+    """None for a method with a loop of its own: how much it trains shows only when it runs."""
     seconds: float
-    """On one device, by the table above."""
+    """On one device, by the table above; with a loop of its own, a unit that its finished runs can be measured in."""
 
 
 def work_of(config: RunConfig, device: str) -> Work | None:
@@ -57,13 +60,31 @@ def work_of(config: RunConfig, device: str) -> Work | None:
     backward = VIEWS * steps * (learner.stream_batch + learner.replay_batch)
     networks = 2 if evaluation.network == "both" else 1
     forward = (config.stream.tasks + 2) * networks * (train + test)  # a floor first, other probes last
+    forward += embedded_anew(learner, stream)
     rate = PIXELS_PER_SECOND.get((device, learner.backbone), DEFAULT_RATE.get(device, DEFAULT_RATE["cpu"]))
     seconds = OVERHEAD + (backward + forward / 3) * learner.image_size**2 / rate
-    return Work(stream_images=stream, backward_passes=backward, seconds=seconds)
+    own_loop = find_method(learner.method).own_loop
+    return Work(stream_images=stream, backward_passes=None if own_loop else backward, seconds=seconds)
+
+
+def embedded_anew(learner: LearnerConfig, stream_images: int) -> int:
+    """Images that go through the network, over a stream, so that the memory can choose among all it holds (SCALE).
+
+    >>> embedded_anew(LearnerConfig(method="scale"), 45_000), embedded_anew(LearnerConfig(), 45_000)
+    (10667500, 0)
+    """
+    if not issubclass(kind_of_memory(find_method(learner.method)), PartAndSelectMemory):
+        return 0
+    batch, capacity = learner.stream_batch, learner.memory.capacity
+    until_full = capacity // batch  # until then all are kept
+    return max(0, stream_images // batch - until_full) * (capacity + batch)
 
 
 class Clock:
-    """Expected seconds of a run: the table's, corrected by what finished runs took, of the same method if any did."""
+    """Expected seconds of a run: the table's, corrected by what finished runs took, of the same method if any did.
+
+    A method with a loop of its own is known by its own finished runs alone, and says nothing of others.
+    """
 
     def __init__(self, device: str, finished: Iterable[tuple[RunConfig, Mapping[str, Any]]] = ()) -> None:
         self.device = device
@@ -80,12 +101,14 @@ class Clock:
         return bool(self._ratios)
 
     def seconds(self, config: RunConfig) -> float | None:
-        """Expected time of a run; None where nothing is known of its dataset."""
-        work = work_of(config, self.device)
-        if work is None:
+        """Expected time of a run; None where nothing is known of its dataset, or of what its method takes."""
+        work, method = work_of(config, self.device), config.learner.method
+        if work is None or (work.backward_passes is None and method not in self._ratios):
             return None
-        all_ratios = [ratio for ratios in self._ratios.values() for ratio in ratios]
-        ratios = self._ratios.get(config.learner.method, all_ratios)
+        all_ratios = [
+            ratio for name, ratios in self._ratios.items() if not find_method(name).own_loop for ratio in ratios
+        ]
+        ratios = self._ratios.get(method, all_ratios)
         return work.seconds * (median(ratios) if ratios else 1.0)
 
 

@@ -62,12 +62,20 @@ class Plan:
             return text
         if len(works) < len(left):
             return f"{text}; the number of images is not known before they are read"
+        text += f": {sum(work.stream_images for work in works):,} stream images"
         clock = Clock(device, self._finished())
-        seconds = sum(clock.seconds(config) or 0.0 for config in left)
+        seconds = [clock.seconds(config) for config in left]
+        untimed = _methods(left, [one is None for one in seconds])
+        unforeseen = f"{untimed}: how much it trains shows only when it runs"
+        if all(one is None for one in seconds):
+            return f"{text}; nothing is known of the time of {unforeseen}"
+        uncounted = _methods(left, [work.backward_passes is None for work in works])
+        text += f", {sum(work.backward_passes or 0 for work in works):,} backward passes"
+        text += f" beside those of {uncounted}" if uncounted else ""
+        time = say_seconds(sum(one or 0.0 for one in seconds) / (parallel or 1))
+        time += "" if parallel else " of device time"
         basis = "by the finished runs" if clock.measured else "a rough guess"
-        time = say_seconds(seconds / (parallel or 1)) + ("" if parallel else " of device time")
-        images, backward = (sum(getattr(w, key) for w in works) for key in ("stream_images", "backward_passes"))
-        return f"{text}: {images:,} stream images, {backward:,} backward passes; about {time} on {device} ({basis})"
+        return f"{text}; about {time} on {device} ({basis}{f', without {unforeseen}' if untimed else ''})"
 
     def placed(self, grid: Grid) -> list[Placed]:
         """The finished runs of a grid, each at its places."""
@@ -116,6 +124,11 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = ()) -
         label = f"{entry.row}, {entry.column}, seed {entry.config.seed}"
         runs[key] = Planned(config=entry.config, folder=folder.absolute(), label=label, status=status)
     return Plan(runs=runs)
+
+
+def _methods(runs: Sequence[RunConfig], which: Sequence[bool]) -> str:
+    """The methods of some of the runs, by name."""
+    return ", ".join(sorted({run.learner.method for run, one in zip(runs, which, strict=True) if one}))
 
 
 def status_of(folder: Path) -> str:
