@@ -16,7 +16,7 @@ USED_BY = {
     "frozen-aligner": {"climb-fifo", "climb-minred", "climb-reservoir"} | CENTROIDS - {"climb-memory-only"},
     "swapped-refresh": CENTROIDS,
     # Memories that are given embeddings.
-    "train-embedding": {"climb-minred", "cla-r", "minred", "scale"} | CENTROIDS,
+    "train-embedding": {"climb-minred", "cla-r", "minred"} | CENTROIDS,
 }
 
 

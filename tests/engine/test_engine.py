@@ -15,14 +15,15 @@ import torch
 
 from climb.alignment import EmaTeacher
 from climb.augment import Augment, Policy
-from climb.config import LearnerConfig
+from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, IidChunks, StreamAndReplay, TrainingBatch
 from climb.errors import InputError
-from climb.memory import Memory
-from climb.methods import METHODS
+from climb.memory import FifoMemory, Memory
+from climb.methods import METHODS, with_replay
 from climb.nets import Encoded
-from climb.presets import PRESETS
+from climb.presets import PRESETS, apply_preset
 from climb.state import load_tree, save_tree
+from climb.workshop import Workshop
 
 Make = Callable[..., Engine]
 Draw = Callable[..., torch.Tensor]
@@ -414,9 +415,32 @@ def test_no_images_are_refused(make_engine: Make, images: Draw) -> None:
 
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
-def test_a_memory_of_features_is_given_features(preset: str, make_engine: Make, images: Draw) -> None:
-    """SCALE keeps features of 512 numbers under a projector of 128: the two must not be mixed up."""
-    engine = make_engine("scale", preset, backbone="resnet18", passes=1, replay_batch=4)
+def test_a_memory_of_features_is_given_features(preset: str, images: Draw) -> None:
+    """Features of 512 numbers and embeddings of 2048 must not be mixed up."""
+    config = apply_preset(LearnerConfig(method="er-fifo", image_size=16, passes=1, replay_batch=4), preset)
+    place: Any = {"seed": 0, "device": torch.device("cpu")}
+    workshop = Workshop(config=config, **place)
+    memory = FifoMemory(60, (3, 16, 16), workshop.network.feature_dim, embedding_rate=0.5)
+    memory.space = "backbone"  # type: ignore[misc]
+    parts = with_replay(workshop, memory, None)
+    engine = Engine(parts, CALM, config, **place, precision="float32")
     seen = [engine.observe(images(10, number)) for number in range(2)][-1]
-    assert engine.parts.network.embedding_dim == 128
+    assert parts.network.embedding_dim == 2048
     assert seen.embeddings.shape == (14, 512)
+    assert engine.embed(images(3)).shape == (3, 512)
+
+
+@pytest.mark.parametrize("preset", ["paper", "default", "reference"])
+def test_scale_embeds_by_the_backbone_and_for_nothing_but_its_selection(
+    preset: str, make_engine: Make, images: Draw
+) -> None:
+    sizes = MemoryConfig(capacity=25)
+    engine = make_engine("scale", preset, backbone="resnet18", passes=1, replay_batch=4, memory=sizes)
+    assert engine.parts.network.embedding_dim == 128
+    assert engine.embed(images(3)).shape == (3, 512)
+    forwards = [engine.budget.forward_only]
+    for number in range(3):
+        engine.observe(images(10, number))
+        forwards.append(engine.budget.forward_only)
+    past = [10, 14, 14]  # rows of each pass, by the past network
+    assert forwards == [3, 3 + past[0], 3 + sum(past[:2]), 3 + sum(past) + 30]

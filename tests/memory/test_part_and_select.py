@@ -244,9 +244,9 @@ def test_an_encoder_may_reuse_the_tensor_it_returns() -> None:
     assert kept[0] == kept[1]
 
 
-def test_asks_for_backbone_features_and_keeps_none() -> None:
+def test_asks_for_no_embeddings_and_keeps_none() -> None:
     memory = PartAndSelectMemory(5, IMAGE_SHAPE, 512)
-    assert memory.space == "backbone"
+    assert memory.space is None
     assert memory.inserts == "after"
     assert memory.nbytes == 5 * 48
     memory.insert(numbered_images(0, 5))

@@ -198,7 +198,8 @@ class Engine:
             self.parts.alignment.on_boundary(self.parts.network)
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
-        """Embeddings (n, d) of plain uint8 images in eval mode, in the space the memory asks for; counted."""
+        """Embeddings (n, d) of plain uint8 images in eval mode, by the projector if the memory asks for that, else by
+        the backbone; counted."""
         self.budget.forward_only += len(images)
         if self._stepping is not None:  # a memory embeds anew what it holds: by the network as the step leaves it
             torch.cuda.current_stream(self.device).wait_stream(self._stepping)

@@ -180,13 +180,14 @@ class TrainStep:
         return memory is not None and memory.space is not None and self.config.refresh_mode == "updated"
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for."""
+        """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for, or the backbone's."""
         return spread(self._forward_own, inputs, self.group)
 
     def _forward_own(self, inputs: torch.Tensor) -> torch.Tensor:
         with numerics(self.device, self.precision, tuned=self._tuned):
             features, embeddings = self._encode(inputs)
-        return self._in_memory_space(features, embeddings).float()
+        memory = self.parts.memory
+        return (embeddings if memory is not None and memory.space == "projector" else features).float()
 
     def _in_memory_space(self, features: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
         memory = self.parts.memory

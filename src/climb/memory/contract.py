@@ -61,7 +61,8 @@ class Memory(Protocol):
     """The memory socket: what do we keep?"""
 
     space: ClassVar[Space | None]
-    """Which embeddings `insert` and `refresh` are given, or None when they are not used."""
+    """Which embeddings `insert` and `refresh` are given, or None when they are not used. ``embed`` gives the same kind,
+    and the backbone's where it is None."""
     inserts: ClassVar[Literal["after", "before"]]
     """Whether a mini-batch is inserted after or before the passes over it."""
     bounded: ClassVar[bool]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 import torch
 
 from climb.errors import ClimbError, InputError
-from climb.memory.contract import Embed, Space
+from climb.memory.contract import Embed
 from climb.memory.flat import FlatMemory
 from climb.precision import widest
 
@@ -21,8 +20,7 @@ class PartAndSelectMemory(FlatMemory):
 
     After the passes over a mini-batch, all stored and all new images are embedded by the backbone as it is now, and
     `part_and_select` chooses ``capacity`` of them. Nothing is chosen, and nothing embedded, while there is room.
-    Old embeddings are of no use to a network that has moved on, so none is kept, and those that `insert` is handed
-    are not looked at.
+    Old embeddings are of no use to a network that has moved on, so none is kept, and none is asked for.
 
     Our choices, where the paper is silent: features are taken in eval mode and as they are, not normalised; of two
     images that could stand for one set equally well, the older stays.
@@ -41,8 +39,6 @@ class PartAndSelectMemory(FlatMemory):
     >>> sorted(memory.sample(2).ids.tolist())  # 0 and 10 are alike, and 0 came first
     [0, 2]
     """
-
-    space: ClassVar[Space | None] = "backbone"
 
     def __init__(
         self,
