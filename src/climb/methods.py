@@ -98,14 +98,23 @@ def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
 
 
 def choose_objective(config: LearnerConfig, name: str) -> LearnerConfig:
-    """The configuration with another objective. SimSiam has rates of its own, from the paper's appendix.
+    """The configuration with another objective and the rates it starts from.
+
+    Those are for CLIMB and its ablations. A method with rates of its own keeps its alignment weight, and its learning
+    rate if that is the lower one.
 
     >>> choose_objective(LearnerConfig(), "simsiam").lr
     0.2
+    >>> choose_objective(choose_method(LearnerConfig(), "cla-e"), "simsiam").lr
+    0.1
     """
-    find_objective(name)
+    chosen, method = find_objective(name), find_method(config.method)
     config = replace(config, objective=name)
-    return replace(config, lr=0.2, alignment_weight=0.1) if name == "simsiam" else config
+    if chosen.lr is not None:
+        config = replace(config, lr=chosen.lr if method.lr is None else min(config.lr, chosen.lr))
+    if chosen.alignment_weight is not None and method.alignment_weight is None:
+        config = replace(config, alignment_weight=chosen.alignment_weight)
+    return config
 
 
 def check_config(config: LearnerConfig) -> None:

@@ -32,11 +32,15 @@ from climb.seeds import torch_generator
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """An objective by name: its class, how it is made, and the views it learns from."""
+    """An objective by name: its class, how it is made, the views it learns from, and the rates it starts from."""
 
     kind: type[Objective]
     make: Callable[[Workshop], Objective]
     views: Callable[[int], Policy]
+    lr: float | None = None
+    """CLIMB's learning rate with it, and the highest of other methods; None: the same as with SimCLR."""
+    alignment_weight: float | None = None
+    """Weight of CLIMB's alignment beside it; None: the same as with SimCLR. Other methods keep theirs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +166,17 @@ class Workshop:
 
 OBJECTIVES = {
     "simclr": Choice(kind=SimCLR, make=lambda w: SimCLR(w.config.temperature), views=simclr),
-    "simsiam": Choice(kind=SimSiam, make=lambda w: SimSiam(w.head("init predictor")), views=simsiam),
+    "simsiam": Choice(
+        kind=SimSiam,
+        make=lambda w: SimSiam(w.head("init predictor")),
+        views=simsiam,
+        lr=0.2,  # both as in the paper's appendix
+        alignment_weight=0.1,
+    ),
     "byol": Choice(kind=BYOL, make=lambda w: BYOL(w.network, w.head("init predictor")), views=common),
-    "barlow-twins": Choice(kind=BarlowTwins, make=lambda w: BarlowTwins(), views=common),
-    "vicreg": Choice(kind=VICReg, make=lambda w: VICReg(), views=common),
+    # These two are sums over dimensions, and batches of ten images at the start make them large.
+    "barlow-twins": Choice(kind=BarlowTwins, make=lambda w: BarlowTwins(), views=common, lr=0.003),
+    "vicreg": Choice(kind=VICReg, make=lambda w: VICReg(), views=common, lr=0.003),
 }
 
 
