@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from climb.alignment import EmaTeacher
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Parts, StreamAndReplay
 from climb.errors import InputError
+from climb.learner import build_engine
 from climb.memory import (
     CentroidMemory,
     FifoMemory,
@@ -19,9 +22,10 @@ from climb.memory import (
     ReservoirMemory,
     SwappedRefreshMemory,
 )
-from climb.methods import METHODS, build_parts, check_config
+from climb.methods import METHODS, build_parts, check_config, choose_objective
 from climb.objectives import SimCLR, VICReg
-from climb.workshop import Workshop
+from climb.presets import apply_preset
+from climb.workshop import OBJECTIVES, Workshop
 
 CONFIG = LearnerConfig(
     backbone="micro",
@@ -126,3 +130,18 @@ def test_every_other_method_takes_the_configured_objective(name: str) -> None:
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(InputError, match="unknown method 'cla_e'; did you mean 'cla-e'"):
         parts_of(replace(CONFIG, method="cla_e"))
+
+
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
+def test_no_objective_is_thrown_far_by_its_first_small_batches(objective: str) -> None:
+    """Barlow Twins and VICReg at SimCLR's rate end in weights twenty times as large, or none."""
+    sizes = MemoryConfig(capacity=60, images_per_centroid=6)
+    config = LearnerConfig(backbone="micro", image_size=16, replay_batch=16, memory=sizes)
+    config = choose_objective(apply_preset(config, "paper"), objective)
+    place: Any = {"seed": 0, "device": torch.device("cpu"), "precision": "float32", "kind": "eager"}
+    engine = build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]
+    weights = parameters_to_vector(engine.parts.network.parameters()).norm().item()
+    noise = torch.randint(0, 256, (12, 10, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    for images in noise:
+        engine.observe(images)
+    assert parameters_to_vector(engine.parts.network.parameters()).norm().item() < 2.5 * weights
