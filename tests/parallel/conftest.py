@@ -12,6 +12,8 @@ import pytest
 import torch
 
 WORKER = Path(__file__).with_name("worker.py")
+
+collect_ignore = [WORKER.name]  # registers a method, which is for its own process
 Start = Callable[..., dict[str, list[Any]]]
 
 
