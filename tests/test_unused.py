@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from climb.config import LearnerConfig
+from climb.engine import Parts
 from climb.errors import InputError
-from climb.methods import METHODS
+from climb.methods import METHODS, check_config, kind_of_memory
 from climb.presets import FAULTS
 from climb.unused import faults_of, prunes_as_told, refuse_unused
+from climb.workshop import Workshop
 
 CENTROIDS = {"climb", "climb-selective", "climb-memory-only", "climb-previous-step"}
 USED_BY = {
@@ -49,3 +54,15 @@ def test_methods_of_others_are_known_by_what_they_are_made_of(monkeypatch: pytes
     monkeypatch.setitem(METHODS, "theirs", METHODS["climb-memory-only"])
     assert faults_of("theirs") == ("batch-views", "swapped-refresh", "train-embedding")
     assert prunes_as_told("theirs")
+
+
+def test_a_method_that_cannot_be_built_does_not_spoil_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(workshop: Workshop) -> Parts:
+        raise ZeroDivisionError
+
+    theirs = replace(METHODS["climb"], name="theirs-broken", build=broken)
+    monkeypatch.setitem(METHODS, "theirs-broken", theirs)
+    assert kind_of_memory(theirs) is type(None)
+    check_config(LearnerConfig(method="theirs-broken"))  # said when it is run, and then with its own words
+    with pytest.raises(InputError, match="It is for the methods climb, "):
+        refuse_unused("er-fifo", prune="anchor")

@@ -156,12 +156,15 @@ def parts_of(name: str) -> dict[str, str]:
 
 @cache  # a grid asks once for each of its runs
 def kind_of_memory(method: Method) -> type:
-    """The class of a method's memory.
+    """The class of a method's memory; None's, where it has none or cannot be built.
 
     >>> kind_of_memory(find_method("minred")).__name__
     'MinRedMemory'
     """
-    return type(small_parts(method.name).memory)
+    try:
+        return type(small_parts(method.name).memory)
+    except Exception:  # a third party's; what is wrong with it shows in its own run, not in a plan for many
+        return type(None)
 
 
 def small_parts(name: str, **changes: Any) -> Parts:

@@ -8,7 +8,7 @@ from climb.config import MemoryConfig
 from climb.engine.step import trainable
 from climb.errors import InputError
 from climb.memory.limits import PRUNING
-from climb.methods import METHODS, find_method, small_parts
+from climb.methods import METHODS, find_method, kind_of_memory, small_parts
 from climb.presets import FAULTS
 
 
@@ -54,6 +54,8 @@ def prunes_as_told(method: str) -> bool:
     >>> prunes_as_told("climb"), prunes_as_told("climb-selective"), prunes_as_told("er-fifo")
     (True, False, False)
     """
+    if kind_of_memory(find_method(method)) is type(None):
+        return False
     made = {prune: small_parts(method, memory=MemoryConfig(capacity=60, prune=prune)).memory for prune in PRUNING}
     return all(getattr(memory, "pruning", None) == prune for prune, memory in made.items())
 
