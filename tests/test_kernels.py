@@ -39,7 +39,9 @@ def test_a_compiler_and_the_headers_are_needed(bare: Path, compiler: str) -> Non
 
 def test_a_compiler_may_be_named(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (bare / "Python.h").touch()
-    monkeypatch.setenv("CC", "/opt/bin/cc")
+    monkeypatch.setenv("CC", f"{bare}/theirs -O2")
+    assert "no C compiler is found" in str(missing_for_kernels())
+    put(bare / "theirs")
     assert missing_for_kernels() is None
 
 
@@ -47,7 +49,7 @@ def test_without_triton_nothing_else_helps(bare: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("climb.kernels.has_triton", lambda: False)
     put(bare / "gcc")
     (bare / "Python.h").touch()
-    assert missing_for_kernels() == "torch finds no Triton for this GPU"
+    assert missing_for_kernels() == "torch finds no Triton that knows this GPU: install triton"
 
 
 def test_the_headers_of_this_python_are_found_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sysconfig
 from pathlib import Path
 from shutil import which
@@ -17,10 +18,11 @@ def missing_for_kernels() -> str | None:
     but neither a compiler nor Python's headers, and it would fail there in the middle of a run.
     """
     if not has_triton():
-        return "torch finds no Triton for this GPU"
+        return "torch finds no Triton that knows this GPU: install triton"
     if os.name == "nt":  # Triton for Windows brings its compiler along
         return None
-    if not (os.environ.get("CC") or which("gcc") or which("clang")):
+    named = shlex.split(os.environ.get("CC", ""))[:1]
+    if not any(which(compiler) for compiler in (named or ("gcc", "clang"))):
         return "no C compiler is found: install gcc, or name one in the variable CC"
     headers = _headers()
     if not (headers / "Python.h").exists():

@@ -98,7 +98,7 @@ def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
 
 
 def choose_objective(config: LearnerConfig, name: str) -> LearnerConfig:
-    """The configuration with another objective and the rates it starts from.
+    """A configuration of SimCLR with another objective and the rates it starts from; the method is chosen before.
 
     Those are for CLIMB and its ablations. A method with rates of its own keeps its alignment weight, and its learning
     rate if that is the lower one.
@@ -130,7 +130,7 @@ def check_config(config: LearnerConfig) -> None:
             # Nothing would come of it but other views and another projector under the same loss.
             raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
     check_backbone(config.backbone)
-    if issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
+    if not method.own_loop and issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
         _check_centroids(config.memory)
 
 

@@ -1,4 +1,4 @@
-"""What was asked for and would change nothing under the chosen method: refused, not passed over."""
+"""Faults and ways of pruning that would change nothing under the chosen method: refused, not passed over."""
 
 from __future__ import annotations
 

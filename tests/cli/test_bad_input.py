@@ -145,6 +145,10 @@ def test_a_cifar_folder_that_is_not_one(damage: Prepare, message: str, climb: Cl
         (["--method", "clim"], ["unknown method 'clim'; did you mean 'climb'?", "cla-e"]),
         (["--dataset", "cifra100"], ["unknown dataset 'cifra100'; did you mean 'cifar100'?", "synthetic"]),
         (["--preset", "papre"], ["unknown preset 'papre'; did you mean 'paper'?", "default, paper, reference"]),
+        (
+            ["--preset", "reference", "--faults", "batch-views"],
+            ["the preset reference has the faults", "leave --faults"],
+        ),
         (["--faults", "batch-vews"], ["unknown fault 'batch-vews'; did you mean 'batch-views'?", "swapped-refresh"]),
         (
             ["--method", "cla-e", "--faults", "batch-views", "frozen-aligner"],

@@ -123,7 +123,9 @@ def test_a_full_gpu_says_what_to_do(climb: Climb, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(package.Climb, "partial_fit", full)
     said = climb("doctor", "--device", "cpu")
     assert said.code == 1
-    assert said.err.startswith("climb: CUDA out of memory. Stop what else runs on the device")
+    assert said.err.startswith(
+        "climb: CUDA out of memory. Tried to allocate 2.00 GiB. Stop what else runs on the device"
+    )
     assert "--replay-batch 64" in said.err
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -153,3 +155,23 @@ def test_a_part_that_waits_for_the_device_is_told_what_to_do() -> None:
     assert found.returncode == 1
     assert "ClimbError: the step cannot be captured as a CUDA graph" in found.stderr
     assert "--engine eager" in found.stderr
+
+
+def test_a_capture_that_breaks_off_for_want_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ending the capture fails then, too, and torch reports that."""
+
+    @contextmanager
+    def graph(*args: object, **kwargs: object) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            raise RuntimeError("the capture was invalidated")
+
+    def step(images: torch.Tensor) -> tuple[torch.Tensor]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        Captured(step, device=torch.device("cpu"))._capture((torch.zeros(1),))

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from climb.errors import ClimbError, InputError
-from climb.evaluation import LinearProbe, LinearProbeConfig, fit_linear_probe
+from climb.evaluation import LinearProbe, LinearProbeConfig, fit_linear_probe, linear
 from climb.seeds import torch_generator
 
 
@@ -203,3 +203,8 @@ def test_a_gpu_probe_is_as_good_as_a_cpu_one(blobs) -> None:
     difference = on_gpu.accuracy(test.cuda(), test_labels.cuda()) - on_cpu.accuracy(test, test_labels)
     assert abs(difference) < 1.5
     assert on_gpu.accuracy(test.cuda(), test_labels.cuda()) == repeated.accuracy(test.cuda(), test_labels.cuda())
+
+
+def test_kernels_that_cannot_be_built_are_done_without(caplog: pytest.LogCaptureFixture) -> None:
+    assert linear._fused_epoch.__wrapped__(torch.device("cpu")) is None
+    assert "the linear probe takes half as long again" in caplog.text

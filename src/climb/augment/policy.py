@@ -77,7 +77,8 @@ def simclr(image_size: int) -> Policy:
 
 
 def simsiam(image_size: int) -> Policy:
-    """SimSiam's views (Chen and He, 2021): weaker colours than SimCLR's, and at no size a blur or smaller crops.
+    """The views for SimSiam: weaker colours than SimCLR's. No blur and no smaller crops at any size, as in the code
+    released with the paper; SimSiam's authors blur large images.
 
     >>> simsiam(32).brightness, simsiam(32).saturation, simsiam(32).hue
     (0.4, 0.4, 0.1)

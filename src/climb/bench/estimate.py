@@ -73,11 +73,11 @@ def embedded_anew(learner: LearnerConfig, stream_images: int) -> int:
     >>> embedded_anew(LearnerConfig(method="scale"), 45_000), embedded_anew(LearnerConfig(), 45_000)
     (10667500, 0)
     """
-    if not issubclass(kind_of_memory(find_method(learner.method)), PartAndSelectMemory):
+    method, batch, capacity = find_method(learner.method), learner.stream_batch, learner.memory.capacity
+    choices = stream_images // batch - capacity // batch  # until it is full all are kept
+    if choices < 1 or method.own_loop or not issubclass(kind_of_memory(method), PartAndSelectMemory):
         return 0
-    batch, capacity = learner.stream_batch, learner.memory.capacity
-    until_full = capacity // batch  # until then all are kept
-    return max(0, stream_images // batch - until_full) * (capacity + batch)
+    return choices * (capacity + batch) - capacity % batch  # at the first choice it is not quite full
 
 
 class Clock:
@@ -97,8 +97,8 @@ class Clock:
 
     @property
     def measured(self) -> bool:
-        """Whether any finished run stands behind the numbers."""
-        return bool(self._ratios)
+        """Whether a finished run stands behind the numbers of methods in general."""
+        return any(not find_method(name).own_loop for name in self._ratios)
 
     def seconds(self, config: RunConfig) -> float | None:
         """Expected time of a run; None where nothing is known of its dataset, or of what its method takes."""

@@ -66,12 +66,13 @@ class Plan:
         clock = Clock(device, self._finished())
         seconds = [clock.seconds(config) for config in left]
         untimed = _methods(left, [one is None for one in seconds])
-        unforeseen = f"{untimed}: how much it trains shows only when it runs"
+        unforeseen = f"{untimed}: how much is trained there shows only in a run"
         if all(one is None for one in seconds):
             return f"{text}; nothing is known of the time of {unforeseen}"
         uncounted = _methods(left, [work.backward_passes is None for work in works])
-        text += f", {sum(work.backward_passes or 0 for work in works):,} backward passes"
-        text += f" beside those of {uncounted}" if uncounted else ""
+        if any(work.backward_passes is not None for work in works):
+            text += f", {sum(work.backward_passes or 0 for work in works):,} backward passes"
+            text += f" beside those of {uncounted}" if uncounted else ""
         time = say_seconds(sum(one or 0.0 for one in seconds) / (parallel or 1))
         time += "" if parallel else " of device time"
         basis = "by the finished runs" if clock.measured else "a rough guess"

@@ -119,7 +119,7 @@ def run_command(argv: Sequence[str]) -> int:
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's; not every verb has imported torch
             raise
-        print(f"climb: {str(error).split('. ')[0]}. {LESS_MEMORY}", file=sys.stderr)
+        print(f"climb: {'. '.join(str(error).split('. ')[:2])}. {LESS_MEMORY}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print("climb: interrupted; the same command continues", file=sys.stderr)

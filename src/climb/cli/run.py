@@ -130,6 +130,8 @@ def run(
         alignment_weight=alignment_weight,
         memory=memory,
     )
+    if faults and preset == "reference":
+        raise InputError("the preset reference has the faults of the released code already; leave --faults out")
     learner = with_faults(learner, faults)
     refuse_unused(learner.method, faults=faults, prune=prune)
     evaluation = _changed(config.evaluation, network=evaluate, knn=knn, ridge=ridge)

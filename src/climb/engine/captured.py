@@ -100,6 +100,8 @@ class Captured:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            if isinstance(error.__context__, torch.OutOfMemoryError):  # the capture broke off for want of memory
+                raise error.__context__ from None
             raise ClimbError(
                 "the step cannot be captured as a CUDA graph: a part of the method waits for the device in the middle "
                 "of it (.item(), .cpu(), a condition on a tensor), or copies from the host. Type --engine eager, or "

@@ -1,7 +1,7 @@
-"""The probe's epoch with its small operations fused: four Triton kernels a step in place of fifteen, on CUDA devices.
+"""The probe's epoch with its small operations fused: four kernels a step in place of fifteen, on CUDA devices.
 
 A step of the probe is over in microseconds, so kernels cost what their launches cost. The two matrix products stay
-cuBLAS's; between them, and after them, is one kernel each.
+cuBLAS's; between them, and after them, is one Triton kernel each.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +16,8 @@ from climb.evaluation.probe_epoch import ProbeEpoch
 from climb.kernels import missing_for_kernels
 from climb.precision import full_float32
 from climb.seeds import torch_generator
+
+log = logging.getLogger(__name__)
 
 FUSED_CLASSES = 1024
 """The most classes of a fused epoch, whose kernels hold a row of logits at once. With more, launches do not matter."""
@@ -167,6 +171,18 @@ def _kind_of_epoch(device: torch.device, classes: int) -> type[ProbeEpoch]:
     """The fastest way through an epoch that the device allows; all come to the same, up to rounding."""
     if device.type != "cuda" or classes > FUSED_CLASSES or missing_for_kernels():
         return ProbeEpoch
-    from climb.evaluation.fused_epoch import FusedEpoch
+    return _fused_epoch(device) or ProbeEpoch
 
+
+@cache
+def _fused_epoch(device: torch.device) -> type[ProbeEpoch] | None:
+    """`FusedEpoch`, if a small one runs: building its kernels may fail for reasons that no check foresees."""
+    try:
+        from climb.evaluation.fused_epoch import FusedEpoch
+
+        labels = torch.zeros(16, dtype=torch.int64, device=device)
+        FusedEpoch(torch.zeros(16, 16, device=device), labels, classes=5, batch_size=16).run()
+    except Exception as error:
+        log.warning("the linear probe takes half as long again, since its kernels cannot be built: %s", error)
+        return None
     return FusedEpoch
