@@ -6,6 +6,7 @@ import ast
 import csv
 import functools
 import glob
+import json
 import re
 import shlex
 import subprocess
@@ -185,6 +186,29 @@ def test_the_readme_has_the_published_numbers() -> None:
     }
     assert len(rows) >= 4
     assert set(rows) <= published
+
+
+def test_the_table_of_float32_is_what_its_runs_give() -> None:
+    results = ROOT / "results"
+    rows = re.findall(
+        r"^\| (\d|mean) \| (.+?) \| (.+?) \| (.+?) \|$", (results / "speed" / "README.md").read_text(), re.M
+    )
+    assert [row[0] for row in rows] == ["0", "1", "2", "mean"]
+
+    def accuracies(kind: str) -> list[tuple[float, float]]:
+        files = {
+            "float32": [results / "speed" / "float32" / f"seed-{seed}.json" for seed in range(3)],
+            "bf16": [results / "cifar100-20-default" / f"seed-{seed}" / "result.json" for seed in range(3)],
+        }
+        found = [json.loads(file.read_text()) for file in files[kind]]
+        found = [one.get("result", one) for one in found]
+        assert {one["precision"] for one in found} == {kind}
+        each = [(one["final_accuracy"], one["continual_accuracy"]) for one in found]
+        return [*each, (sum(fa for fa, _ in each) / 3, sum(ca for _, ca in each) / 3)]
+
+    for row, full, half in zip(rows, accuracies("float32"), accuracies("bf16"), strict=True):
+        assert row[1:3] == tuple(f"{fa:.2f} / {ca:.2f}" for fa, ca in (full, half))
+        assert row[3].strip("*") == f"{full[0] - half[0]:+.2f} / {full[1] - half[1]:+.2f}"
 
 
 def test_the_reading_is_what_its_command_prints(

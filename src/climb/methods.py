@@ -130,7 +130,7 @@ def check_config(config: LearnerConfig) -> None:
             # Nothing would come of it but other views and another projector under the same loss.
             raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
     check_backbone(config.backbone)
-    if not method.own_loop and issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
+    if issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
         _check_centroids(config.memory)
 
 
@@ -156,11 +156,16 @@ def parts_of(name: str) -> dict[str, str]:
 
 @cache  # a grid asks once for each of its runs
 def kind_of_memory(method: Method) -> type:
-    """The class of a method's memory; None's, where it has none or cannot be built.
+    """The class of what a method has in the memory socket.
+
+    None's, where that is nothing, where the method has a loop of its own in place of sockets, and where it cannot be
+    built.
 
     >>> kind_of_memory(find_method("minred")).__name__
     'MinRedMemory'
     """
+    if method.own_loop:
+        return type(None)
     try:
         return type(small_parts(method.name).memory)
     except Exception:  # a third party's; what is wrong with it shows in its own run, not in a plan for many

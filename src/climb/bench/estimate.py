@@ -75,7 +75,7 @@ def embedded_anew(learner: LearnerConfig, stream_images: int) -> int:
     """
     method, batch, capacity = find_method(learner.method), learner.stream_batch, learner.memory.capacity
     choices = stream_images // batch - capacity // batch  # until it is full all are kept
-    if choices < 1 or method.own_loop or not issubclass(kind_of_memory(method), PartAndSelectMemory):
+    if choices < 1 or not issubclass(kind_of_memory(method), PartAndSelectMemory):
         return 0
     return choices * (capacity + batch) - capacity % batch  # at the first choice it is not quite full
 
@@ -98,18 +98,18 @@ class Clock:
     @property
     def measured(self) -> bool:
         """Whether a finished run stands behind the numbers of methods in general."""
-        return any(not find_method(name).own_loop for name in self._ratios)
+        return bool(self._general_ratios())
 
     def seconds(self, config: RunConfig) -> float | None:
         """Expected time of a run; None where nothing is known of its dataset, or of what its method takes."""
         work, method = work_of(config, self.device), config.learner.method
         if work is None or (work.backward_passes is None and method not in self._ratios):
             return None
-        all_ratios = [
-            ratio for name, ratios in self._ratios.items() if not find_method(name).own_loop for ratio in ratios
-        ]
-        ratios = self._ratios.get(method, all_ratios)
+        ratios = self._ratios.get(method) or self._general_ratios()
         return work.seconds * (median(ratios) if ratios else 1.0)
+
+    def _general_ratios(self) -> list[float]:
+        return [ratio for name, ratios in self._ratios.items() if not find_method(name).own_loop for ratio in ratios]
 
 
 def say_seconds(seconds: float) -> str:

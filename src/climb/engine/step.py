@@ -186,7 +186,7 @@ class TrainStep:
     def _forward_own(self, inputs: torch.Tensor) -> torch.Tensor:
         with numerics(self.device, self.precision, tuned=self._tuned):
             features, embeddings = self._encode(inputs)
-        memory = self.parts.memory
+        memory = self.parts.memory  # one that names no space and embeds by itself (SCALE's) wants features
         return (embeddings if memory is not None and memory.space == "projector" else features).float()
 
     def _in_memory_space(self, features: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
