@@ -21,6 +21,15 @@ def test_same_state_same_parameters() -> None:
     assert not any(torch.equal(first[name], other[name]) for name in first)
 
 
+def test_parameters_of_some_images_then_of_others() -> None:
+    one, other = drawn(Policy(), 3, seed=1), drawn(Policy(flip=1.0), 2, seed=2)
+    both = vars(one.followed_by(other))
+    for name, values in both.items():
+        assert torch.equal(values[:3], vars(one)[name])
+        assert torch.equal(values[3:], vars(other)[name])
+    assert len(both) == 8
+
+
 def test_boxes_are_whole_and_inside_the_image() -> None:
     for size in ((32, 32), (20, 48), (64, 40)):
         top, left, height, width = drawn(Policy(crop_scale=(0.05, 1.0)), size=size).box.unbind(1)

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine.engine import Engine
+from climb.engine.patch_step import CROPPED, WHOLE, two_views
 from climb.engine.patching import PatchEncoder, Patching
-from climb.engine.pcmc import CROPPED, WHOLE, DecoupledContrast, Pcmc, Sleep, build_pcmc
+from climb.engine.pcmc import DecoupledContrast, Pcmc, Sleep, build_pcmc
 from climb.errors import InputError
 from climb.evaluation import extract_features
 from climb.memory.patches import PatchMemory
@@ -69,10 +70,10 @@ def watch(engine: Pcmc) -> list[dict[str, Any]]:
     step = engine._step
 
     def watched(patches: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        buffers = [held["momentum_buffer"] for held in engine._optimizer.state.values()]
+        buffers = [held["momentum_buffer"] for held in engine._eager_step.optimizer.state.values()]
         seen.append(
             {
-                "lr": float(engine._lr),
+                "lr": float(engine._eager_step.lr),
                 "rows": len(patches),
                 "momentum": sum(float(buffer.abs().sum()) for buffer in buffers),
                 "shades": patches.float().mean((1, 2, 3)),
@@ -145,8 +146,7 @@ def test_the_gradient_of_the_loss_by_finite_differences() -> None:
 
 
 def test_one_view_is_cropped_and_the_other_is_whole() -> None:
-    engine = make()
-    drawn = engine._draw(torch.zeros(50, 3, 8, 8, dtype=torch.uint8))
+    drawn = two_views((8, 8), *make()._eager_step.numbers(50))
     first, second = drawn.box[:50], drawn.box[50:]
     assert torch.equal(second, torch.tensor([0.0, 0.0, 8.0, 8.0]).expand(50, 4))
     assert (first[:, 2] * first[:, 3] < 64).float().mean() > 0.5
@@ -265,9 +265,9 @@ def test_a_sleep_is_sgd_with_the_configured_momentum_and_decay(images: Draw) -> 
     patches = PATCHING(images(4))
     momentum = [torch.zeros_like(parameter) for parameter in twin.parts.network.parameters()]
     for lr in (0.05, 0.02):
-        engine._lr.fill_(lr)
-        (loss,) = engine._train(patches)
-        views = twin.augment.apply(patches, twin._draw(patches))
+        engine._eager_step.lr.fill_(lr)
+        (loss,) = engine._eager_step(patches)
+        views = twin.augment.apply(patches, two_views((8, 8), *twin._eager_step.numbers(len(patches))))
         encoder = twin.parts.network.encoder
         assert isinstance(encoder, PatchEncoder)
         unit = F.normalize(twin.parts.network.projector(encoder.backbone(views.flatten(0, 1))), dim=1)
@@ -392,36 +392,3 @@ def test_needs_patches_all_the_way() -> None:
     parts = replace(engine.parts, memory=None)
     with pytest.raises(InputError, match="PatchMemory"):
         Pcmc(parts, engine.augment, CONFIG, sleep=SLEEP, seed=0, device=torch.device("cpu"), precision="float32")
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_captured_step_agrees_with_an_eager_one_and_follows_the_rate(images: Draw) -> None:
-    """Kernels are chosen separately, so rounding differs and training amplifies it."""
-    device = torch.device("cuda")
-    eager, captured = (make(device=device, kind=kind) for kind in ("eager", "captured"))
-    for number in range(12):
-        patches = PATCHING(images(5, number).to(device))
-        losses = []
-        for engine in (eager, captured):
-            engine._lr.fill_(0.05 / (number + 1))
-            losses.append(engine._step(patches)[0].clone())
-        torch.testing.assert_close(losses[1], losses[0], rtol=1e-2, atol=1e-3 if number < 2 else 1e-2)
-    assert len(captured._step._captures) == 1  # type: ignore[attr-defined]
-    still = [parameter.clone() for parameter in captured.parts.network.parameters()]
-    captured._lr.fill_(0.0)
-    captured._step(patches)
-    for before, after in zip(still, captured.parts.network.parameters(), strict=True):
-        assert torch.equal(before, after)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_captured_engine_sleeps(images: Draw) -> None:
-    engine = make(device=torch.device("cuda"), kind="captured", precision="bf16")
-    before = weights(engine)
-    seen = [engine.observe(images(10, number)) for number in range(9)]
-    assert [one.report.pruned for one in seen] == [0, 0, 1] * 3
-    assert seen[-1].objective.isfinite()
-    after = weights(engine)
-    assert all(not torch.equal(before[name], after[name]) for name, _ in engine.parts.network.named_parameters())

@@ -48,6 +48,11 @@ class Parameters:
         """The parameters of every image ``times`` times in a row."""
         return Parameters(**{name: value.repeat_interleave(times, 0) for name, value in vars(self).items()})
 
+    def followed_by(self, other: Parameters) -> Parameters:
+        """The parameters of these images, then those of others."""
+        both = zip(vars(self).items(), vars(other).values(), strict=True)
+        return Parameters(**{name: torch.cat([one, two]) for (name, one), two in both})
+
 
 def draw(
     policy: Policy,

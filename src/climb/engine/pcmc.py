@@ -13,16 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from climb.augment import Augment, Parameters, Policy, draw
+from climb.augment import Augment
 from climb.config import LearnerConfig, check_learner
 from climb.engine.batch import BatchRule
 from climb.engine.budget import Budget
 from climb.engine.captured import Captured, Function
 from climb.engine.engine import Observation
-from climb.engine.numerics import EngineKind, Precision, autocast, numerics
+from climb.engine.numerics import EngineKind, Precision
 from climb.engine.parts import Parts
+from climb.engine.patch_step import CROPPED, PatchStep
 from climb.engine.patching import AT_ONCE, PatchEncoder, Patching
-from climb.engine.step import frozen_statistics
 from climb.errors import InputError
 from climb.memory.patches import PatchMemory
 from climb.nets import Encoded, Network, build_network
@@ -31,12 +31,6 @@ from climb.seeds import restore, torch_generator
 
 STEM = 224
 """The network is built as for images of this side: patches are small, but PCMC's encoder has ImageNet's stem."""
-
-CROPPED = Policy(crop_scale=(0.3, 1.0), flip=0.0, blur=0.2)
-"""What happens to a patch in its first view. Colours as SimCLR's."""
-
-WHOLE = replace(CROPPED, crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0))
-"""What happens to it in its second view: the same, but for the crop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,20 +179,23 @@ class Pcmc:
         self._generator = torch_generator(seed, "augmentation", device)
         self._order = torch_generator(seed, "sleep", device)
         self._loss = torch.full((), math.nan, device=device)
-        # A tensor, and an optimiser that reads it on the device: a captured step would keep a plain number for ever.
-        self._lr = torch.full((), sleep.lr, device=device)
-        self._optimizer = torch.optim.SGD(
-            [*parts.network.parameters(), *parts.objective.parameters()],
-            lr=self._lr,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            fused=True,
+        self._eager_step = PatchStep(
+            parts,
+            self._encoder,
+            augment,
+            config,
+            lr=sleep.lr,
+            generator=self._generator,
+            precision=precision,
+            device=device,
+            tuned=kind != "eager",
         )
-        self._step: Function = self._train
-        self._embed: Function = self._embed_plain
+        self._step: Function = self._eager_step
+        self._embed: Function = self._eager_step.embed
         if kind != "eager":
-            self._step = Captured(self._train, device=device, generators=(self._generator,))
-            self._embed = Captured(self._embed_plain, device=device)
+            frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
+            self._step = Captured(self._step, device=device, generators=(self._generator,), frequent=frequent)
+            self._embed = Captured(self._embed, device=device, frequent=frequent.embed)
 
     # -- awake ---------------------------------------------------------------------------------------------------
 
@@ -239,12 +236,6 @@ class Pcmc:
         # Copies: a captured forward writes the next features over these.
         return torch.cat([self._embed(part)[0].clone() for part in torch.split(patches, AT_ONCE)])
 
-    @torch.no_grad()
-    def _embed_plain(self, patches: Tensor) -> tuple[Tensor]:
-        place = (self.device, self.precision)
-        with frozen_statistics(self._encoder), numerics(*place), autocast(*place):
-            return (self._encoder.backbone(self.augment.plain(patches)).float(),)
-
     # -- asleep --------------------------------------------------------------------------------------------------
 
     def _fall_asleep(self) -> bool:
@@ -253,49 +244,20 @@ class Pcmc:
         size = min(self.sleep.batch, len(patches))
         if size < 2:  # one patch has nothing to be told apart from
             return False
-        for held in self._optimizer.state.values():
-            held["momentum_buffer"].zero_()  # in place: a captured step knows its address
+        self._eager_step.forget_momentum()
         per_epoch = len(patches) // size  # what is left over differs from epoch to epoch
         steps = self.sleep.epochs * per_epoch
         for epoch in range(self.sleep.epochs):
             order = torch.randperm(len(patches), generator=self._order, device=self.device)
             for number in range(per_epoch):
                 progress = (epoch * per_epoch + number) / steps
-                self._lr.fill_(self.sleep.lr * (1 + math.cos(math.pi * progress)) / 2)
+                self._eager_step.lr.fill_(self.sleep.lr * (1 + math.cos(math.pi * progress)) / 2)
                 (loss,) = self._step(patches[order[number * size : (number + 1) * size]])
                 self.budget.steps += 1
                 self.budget.cbp += 2 * size
         self._loss.copy_(loss)
         self._memory.after_sleep(self._embed_patches)
         return True
-
-    def _train(self, patches: Tensor) -> tuple[Tensor]:
-        """One gradient step on uint8 patches (n, 3, p, p); its loss."""
-        n = len(patches)
-        views = self.augment.apply(patches, self._draw(patches))
-        rows = torch.arange(n, device=self.device)
-        with numerics(self.device, self.precision):
-            with autocast(self.device, self.precision):
-                features = self._encoder.backbone(views.flatten(0, 1))
-                embeddings = self.parts.network.projector(features)
-            encoded = Encoded(
-                views=views,
-                features=features.float().view(2, n, -1),
-                embeddings=embeddings.float().view(2, n, -1),
-                stream_rows=rows[:0],
-                replay_rows=rows,
-            )
-            loss: Tensor = self.parts.objective(encoded)
-            self._optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        return (loss.detach(),)
-
-    def _draw(self, patches: Tensor) -> Parameters:
-        """The parameters of both views: the first is cropped, the second is not."""
-        size = (int(patches.shape[2]), int(patches.shape[3]))
-        one, two = (vars(draw(policy, len(patches), size, self._generator, self.device)) for policy in (CROPPED, WHOLE))
-        return Parameters(**{name: torch.cat([one[name], two[name]]) for name in one})
 
     # -- state ---------------------------------------------------------------------------------------------------
 
