@@ -20,12 +20,11 @@ from climb.seeds import numpy_generator
 
 @dataclass(eq=False)
 class Group:
-    """One centroid: its place, its value, the numbers of its patches (the first one first), when it last took one."""
+    """One centroid: its place, its value, the numbers of its patches (the first one first)."""
 
     place: int
     value: np.ndarray
     patches: list[int]
-    matched: int
 
 
 class PatchRestatement:
@@ -51,7 +50,7 @@ class PatchRestatement:
         self.rate = stm_rate
         self.q = thinning
         self.rng = numpy_generator(seed, "memory")
-        self.stm: list[Group] = []
+        self.stm: list[Group] = []  # in the order they were opened
         self.ltm: list[Group] = []
         self.distances: list[float] = []
         self.threshold = math.nan
@@ -77,7 +76,6 @@ class PatchRestatement:
         elif nearest in self.stm:
             nearest.patches.append(patch)
             nearest.value = (1.0 - self.rate) * nearest.value + self.rate * z
-            nearest.matched = patch
             happened["joined"] += 1
             if len(nearest.patches) == self.M:
                 self.stm.remove(nearest)
@@ -92,11 +90,9 @@ class PatchRestatement:
     def open(self, patch: int, z: np.ndarray, happened: Counter[str]) -> None:
         place = len(self.stm) + len(self.ltm)
         if len(self.stm) == self.L:
-            oldest = min(self.stm, key=lambda g: g.matched)
-            self.stm.remove(oldest)
-            place = oldest.place
+            place = self.stm.pop(0).place
             happened["evicted"] += 1
-        self.stm.append(Group(place, z, [patch], patch))
+        self.stm.append(Group(place, z, [patch]))
         happened["novel"] += 1
         if len(self.stm) == self.L:
             self.stm_was_full = True

@@ -88,16 +88,26 @@ def test_a_patch_joins_its_nearest_centroid_and_moves_it() -> None:
     assert memory.threshold == pytest.approx((1.0 + 0.4) / 2)  # the median of both distances
 
 
-def test_a_novel_patch_takes_the_place_of_the_least_recently_matched() -> None:
+def test_a_novel_patch_takes_the_place_of_the_oldest_centroid_however_recently_matched() -> None:
     memory = make()
     put(memory, 0, 1, 0, 0, 0)
     put(memory, 1, 0, 1, 0, 0)
-    put(memory, 2, 1, 0, 0, 0)  # the older centroid is matched: now the younger one is the stale one
+    put(memory, 2, 1, 0, 0, 0)  # the older centroid is matched, which does not make it younger
     report = put(memory, 3, 0, 0, 1, 0)  # distance 1 from both, above the median of 1 and 0
     assert report == InsertReport(novel=1, evicted=1)
-    assert held(memory, "stm") == [[0, 2], [3]]
-    assert len(memory) == 3
+    assert held(memory, "stm") == [[3], [1]]
+    assert len(memory) == 2
     torch.testing.assert_close(value(memory, 3), AXES[2])
+
+
+def test_a_sleep_does_not_make_a_centroid_younger() -> None:
+    memory = make()
+    put(memory, 0, 1, 0, 0, 0)
+    put(memory, 1, 0, 1, 0, 0)
+    memory.after_sleep(lambda images: AXES[images[:, 0, 0, 0].long()])
+    put(memory, 2, 1, 0, 0, 0)
+    assert put(memory, 3, 0, 0, 1, 0).evicted == 1
+    assert held(memory, "stm") == [[3], [1]]
 
 
 def test_a_full_centroid_moves_to_the_long_term_memory() -> None:

@@ -78,6 +78,13 @@ def test_a_memory_continued_from_one_that_noted_no_births_tells_what_its_events_
     assert None not in first
 
 
+def test_a_patch_centroid_was_born_with_its_first_patch() -> None:
+    found = remembered(filled(MEMORIES["patches"]()).state_dict())
+    assert found is not None
+    assert {group.tier for group in found.groups} == {"short-term", "long-term"}
+    assert [group.born for group in found.groups] == [group.numbers[0] for group in found.groups]
+
+
 def test_a_short_term_centroid_was_born_with_its_anchor() -> None:
     found = remembered(filled(centroid()).state_dict())
     assert found is not None

@@ -28,20 +28,20 @@ class PatchMemory:
     """The memory of PCMC (Taylor, Vassiliades and Dovrolis, 2024). Its images are patches of images.
 
     Awake, a patch whose cosine distance ``d`` to its nearest centroid exceeds ``tau``, a quantile of the last
-    distances, opens a short-term centroid, in place of the least recently matched one when all are taken. Any other
-    patch joins its nearest centroid if that is short-term: ``mu <- (1 - a) mu + a z``. A short-term centroid that
-    holds M patches becomes long-term, with them. `after_sleep` drops what sleep has made redundant: short-term
-    centroids keep their first patch, and a long-term one with n patches loses the later of its two most similar with
-    probability ``((n - m) / (M - m))^q``. Every centroid then starts anew from its first patch, since the encoder
-    has changed.
+    distances, opens a short-term centroid, in place of the oldest one when all are taken, however recently that was
+    matched: to become long-term, a centroid must fill before enough newer ones have come. Any other patch joins its
+    nearest centroid if that is short-term: ``mu <- (1 - a) mu + a z``. A short-term centroid that holds M patches
+    becomes long-term, with them. `after_sleep` drops what sleep has made redundant: short-term centroids keep their
+    first patch, and a long-term one with n patches loses the later of its two most similar with probability
+    ``((n - m) / (M - m))^q``. Every centroid then starts anew from its first patch, since the encoder has changed.
 
     The long-term memory has no bound: ``bounded`` is False, and ``capacity`` is the short-term memory's.
 
     Where the published code departs from this idea, or leaves a point open, our choice is:
 
     - a patch far from every centroid is novel (in the code, only if its nearest is a short-term one);
-    - the centroid that makes room is the one least recently matched (the code: least recently created);
     - promotion moves a centroid (the code leaves a copy with its first patch in the short-term memory);
+    - M patches make a centroid long-term (the code: matches by M images, however many of their patches matched);
     - the distance of every patch enters the window (the code: of 10 in 16, drawn at random);
     - long-term centroids and their patches do not change while awake;
     - the start is empty, and every patch is novel until the short-term memory has been full once.
@@ -105,7 +105,7 @@ class PatchMemory:
         # One row per centroid; promotion changes its tier, not its row. Rows are added as the long-term memory grows.
         self._values = torch.zeros((stm_centroids, embedding_dim), dtype=torch.float32, device=device)
         self._tier = np.zeros(stm_centroids, dtype=np.int8)
-        self._matched = np.zeros(stm_centroids, dtype=np.int64)  # number of the last patch taken in
+        self._born = np.zeros(stm_centroids, dtype=np.int64)  # number of the patch that opened the centroid
         self._held: list[list[int]] = [[] for _ in range(stm_centroids)]  # patch ids by row, the first one first
         self._stored: set[int] = set()
         self._slot_of: dict[int, int] = {}  # lacks, of those stored, the patches that are being inserted
@@ -253,7 +253,7 @@ class PatchMemory:
     def _create(self, number: int, patch: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
         short = self._tier == STM
         if short.sum() == self._limit:
-            row = int(np.where(short, self._matched, np.iinfo(np.int64).max).argmin())
+            row = int(np.where(short, self._born, np.iinfo(np.int64).max).argmin())
             for held in self._held[row]:
                 self._forget(held)
             self._held[row] = []
@@ -263,6 +263,7 @@ class PatchMemory:
             self._tier[row] = STM
             self._stm_was_full |= bool(short.sum() + 1 == self._limit)
         self._hold(number, row)
+        self._born[row] = number
         geometry.create(row, patch)
         tally["novel"] += 1
 
@@ -276,7 +277,6 @@ class PatchMemory:
         self._held[row].append(number)
         self._stored.add(number)
         self._pool.add(number)
-        self._matched[row] = number
 
     def _forget(self, patch: int) -> None:
         """The patch leaves the memory; the caller takes it off its centroid's list."""
@@ -295,7 +295,7 @@ class PatchMemory:
             more = max(needed, 2 * have) - have
             self._values = torch.cat([self._values, self._values.new_zeros((more, self.embedding_dim))])
             self._tier = np.concatenate([self._tier, np.zeros(more, dtype=np.int8)])
-            self._matched = np.concatenate([self._matched, np.zeros(more, dtype=np.int64)])
+            self._born = np.concatenate([self._born, np.zeros(more, dtype=np.int64)])
             self._held += [[] for _ in range(more)]
 
     def _make_slots(self, patches: int) -> None:
@@ -317,7 +317,7 @@ class PatchMemory:
             "counts": torch.tensor([len(held) for held in self._held], dtype=torch.int64),
             "values": self._values.clone(),
             "tier": torch.from_numpy(self._tier.copy()),
-            "matched": torch.from_numpy(self._matched.copy()),
+            "born": torch.from_numpy(self._born.copy()),
             "window": torch.tensor(self._window.distances(), dtype=torch.float64),
             "stm_centroids": self._limit,
             "full": self._full,
@@ -337,7 +337,7 @@ class PatchMemory:
             raise InputError(f"the saved memory does not fit this one ({names}): {saved}, not {own}")
         self._values = state["values"].to(device, torch.float32, copy=True)
         self._tier = state["tier"].cpu().numpy().copy()
-        self._matched = state["matched"].cpu().numpy().copy()
+        self._born = state["born"].cpu().numpy().copy()
         self._held = [part.tolist() for part in state["held"].split(state["counts"].tolist())]
         self._pool = IdPool(state["pool"].tolist())
         self._stored = set(self._pool.ids)

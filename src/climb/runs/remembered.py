@@ -37,7 +37,7 @@ class Group:
     born_before: int | None = None
     """Where it is not: the number of an image that came later than the one that did."""
     updated: int | None = None
-    """Number of the last image that the centroid took in."""
+    """Number of the last image that the centroid took in, where it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,6 @@ def _rows(state: dict[str, Any], images: torch.Tensor) -> list[Group]:
     events = state["events"].tolist() if isinstance(state.get("events"), torch.Tensor) else []
     created = {centroid: number for number, kind, centroid in events if kind == 0}
     oldest = events[0][0] if events else None  # of a long stream, only the last events are kept
-    updated = state["updated"] if "updated" in state else state["matched"]
     groups = []
     for row, held in enumerate(state["held"].split(state["counts"].tolist())):
         numbers = held.tolist()
@@ -119,7 +118,7 @@ def _rows(state: dict[str, Any], images: torch.Tensor) -> list[Group]:
                 value=state["values"][row],
                 born=born,
                 born_before=oldest if born is None else None,
-                updated=int(updated[row]),
+                updated=int(state["updated"][row]) if "updated" in state else None,
             )
         )
     return groups
