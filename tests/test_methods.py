@@ -22,7 +22,7 @@ from climb.memory import (
     ReservoirMemory,
     SwappedRefreshMemory,
 )
-from climb.methods import METHODS, build_parts, check_config, choose_objective
+from climb.methods import METHODS, build_parts, check_config, choose_method, choose_objective
 from climb.objectives import SimCLR, VICReg
 from climb.presets import apply_preset
 from climb.workshop import OBJECTIVES, Workshop
@@ -112,6 +112,13 @@ def test_an_objective_that_a_method_would_not_use_is_refused(name: str) -> None:
     check_config(replace(CONFIG, method=name, replay_batch=8))
     with pytest.raises(InputError, match=f"method '{name}' brings its own objective"):
         check_config(replace(CONFIG, method=name, objective="vicreg", replay_batch=8))
+
+
+def test_a_method_brings_the_views_it_is_trained_on() -> None:
+    """In the configuration, so that runs with other views have another identity."""
+    assert choose_method(LearnerConfig(), "osiris-r").views == "common"
+    assert choose_method(LearnerConfig(), "climb").views == LearnerConfig.views
+    assert choose_method(replace(LearnerConfig(), views="simsiam"), "climb").views == "simsiam"
 
 
 def test_views_that_a_method_would_not_use_are_refused() -> None:

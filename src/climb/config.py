@@ -32,6 +32,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from climb.errors import InputError, unknown
 
 Network = Literal["student", "teacher", "both"]
+Views = Literal["objective", "simclr", "simsiam", "common"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ class LearnerConfig:
     refresh_mode: Literal["views", "updated"] = "views"
     """Embeddings that refresh the centroids: those of the loss ("views"), or a second forward of the replayed views
     after the step, in eval mode ("updated")."""
-    views: Literal["objective", "simclr", "simsiam", "common"] = "objective"
+    views: Views = "objective"
     """Which random views are learned from: those that belong to the objective, or others (`climb.augment`)."""
     augment_per_batch: bool = False
     """One draw of augmentation parameters for a whole view (a fault of the released code)."""

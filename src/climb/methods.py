@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from climb.alignment import Alignment
-from climb.config import LearnerConfig, MemoryConfig, check_learner
+from climb.config import LearnerConfig, MemoryConfig, Views, check_learner
 from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamAndReplay
 from climb.engine.pcmc import Pcmc, build_pcmc
 from climb.errors import InputError, unknown
@@ -38,6 +38,8 @@ class Method:
     """Learning rate it starts from; None takes the preset's, which is CLIMB's."""
     alignment_weight: float | None
     """Weight of its alignment loss; None takes the preset's."""
+    views: Views | None = None
+    """Random views it is trained on; None takes those of the objective."""
     own_loop: bool = False
     """Whether ``build`` makes an engine of its own, for a method that four parts cannot say."""
 
@@ -46,7 +48,13 @@ METHODS: dict[str, Method] = {}
 
 
 def method(
-    name: str, *, paper: str, lr: float | None = None, alignment_weight: float | None = None, own_loop: bool = False
+    name: str,
+    *,
+    paper: str,
+    lr: float | None = None,
+    alignment_weight: float | None = None,
+    views: Views | None = None,
+    own_loop: bool = False,
 ) -> Callable[[Build], Build]:
     """Register a method under a name; the first line of the function's docstring says what it is.
 
@@ -63,6 +71,7 @@ def method(
             paper=paper,
             lr=lr,
             alignment_weight=alignment_weight,
+            views=views,
             own_loop=own_loop,
         )
         return build
@@ -83,9 +92,9 @@ def find_method(name: str) -> Method:
 
 
 def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
-    """The configuration with another method and the rates it starts from.
+    """The configuration with another method, the rates it starts from and the views it is trained on.
 
-    >>> choose_method(LearnerConfig(), "cla-e").lr
+    >>> choose_method(LearnerConfig(), "cla-r").lr
     0.1
     """
     found = find_method(name)
@@ -94,6 +103,8 @@ def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
         config = replace(config, lr=found.lr)
     if found.alignment_weight is not None:
         config = replace(config, alignment_weight=found.alignment_weight)
+    if found.views is not None:
+        config = replace(config, views=found.views)
     return config
 
 
@@ -105,7 +116,7 @@ def choose_objective(config: LearnerConfig, name: str) -> LearnerConfig:
 
     >>> choose_objective(LearnerConfig(), "simsiam").lr
     0.2
-    >>> choose_objective(choose_method(LearnerConfig(), "cla-e"), "simsiam").lr
+    >>> choose_objective(choose_method(LearnerConfig(), "cla-r"), "simsiam").lr
     0.1
     """
     chosen, method = find_objective(name), find_method(config.method)
@@ -243,7 +254,7 @@ def climb_reservoir(w: Workshop) -> Parts:
 # -- the methods it is compared to ---------------------------------------------------------------------------------
 
 
-@method("cla-e", paper="Cignoni et al., 2025", lr=0.1, alignment_weight=1.0)
+@method("cla-e", paper="Cignoni et al., 2025", lr=0.3, alignment_weight=1.0)
 def cla_e(w: Workshop) -> Parts:
     """The last N images, replay, distillation from an EMA teacher."""
     return with_replay(w, w.fifo(), w.ema_teacher())
@@ -273,7 +284,7 @@ def minred(w: Workshop) -> Parts:
     return Parts(network=w.network, memory=w.minred(), batch=MemoryOnly(), objective=w.objective(), alignment=None)
 
 
-@method("osiris-r", paper="Zhang et al., 2024", lr=0.03)
+@method("osiris-r", paper="Zhang et al., 2024", lr=0.01, views="common")
 def osiris_r(w: Workshop) -> Parts:
     """A uniform sample; one head learns the present, a second one holds past and present apart."""
     return Parts(network=w.network, memory=w.reservoir(), batch=StreamAndReplay(), objective=w.osiris(), alignment=None)

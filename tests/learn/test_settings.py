@@ -115,7 +115,7 @@ def test_choices_reach_the_configuration() -> None:
     assert (learner.backbone, learner.image_size, learner.stream_batch, learner.passes) == ("resnet18", 48, 4, 2)
     assert (learner.lr, learner.alignment_weight) == (0.01, 0.2)
     assert config.evaluation.network == "student"
-    assert settled(method="cla-e").learner.lr == 0.1  # the method's own
+    assert settled(method="cla-r").learner.lr == 0.1  # the method's own
 
 
 @pytest.mark.parametrize(

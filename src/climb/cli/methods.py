@@ -9,9 +9,16 @@ from rich.text import Text
 
 def methods() -> None:
     """List the methods: what each is made of, who proposed it, its rate, and what was measured of it on real data."""
-    from climb.methods import METHODS, parts_of
+    from climb.config import LearnerConfig
+    from climb.methods import METHODS, choose_method, parts_of
     from climb.plugins import load_plugins
-    from climb.verified import verified
+    from climb.presets import apply_preset
+    from climb.verified import Verified, verified
+
+    def told(found: Verified) -> str:
+        """What was measured, with the rate where that is not the one the method starts from."""
+        usual = choose_method(apply_preset(LearnerConfig(), found.preset), found.method).lr
+        return str(found) if found.lr == usual else f"{found}, lr {found.lr:g}"
 
     load_plugins()
     table = Table(show_lines=True)
@@ -19,11 +26,7 @@ def methods() -> None:
         table.add_column(heading, overflow="fold")
     for name, method in METHODS.items():
         rate = "preset's" if method.lr is None else f"{method.lr:g}"
-        measured = [
-            str(found) + ("" if f"{found.lr:g}" == rate or method.lr is None else f", lr {found.lr:g}")
-            for found in verified()
-            if found.method == name
-        ]
+        measured = [told(found) for found in verified() if found.method == name]
         try:
             parts = "\n".join(parts_of(name).values())
         except Exception as error:  # somebody else's; the others are listed all the same

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from climb.cli.result_table import print_result
-from climb.config import DataConfig, Execution, RunConfig
+from climb.config import DataConfig, Execution, RunConfig, Views
 from climb.errors import InputError
 from climb.presets import apply_preset, with_faults
 from climb.recipes import get_recipe
@@ -34,7 +34,7 @@ def run(
     seed: int = 0,
     preset: str = "default",
     objective: str | None = None,
-    views: Literal["objective", "simclr", "simsiam", "common"] | None = None,
+    views: Views | None = None,
     backbone: str | None = None,
     image_size: int | None = None,
     capacity: int | None = None,
@@ -77,7 +77,7 @@ def run(
         seed: seed of everything random.
         preset: paper (as printed), default (best measured), reference (the released code, faults included).
         objective: simclr, simsiam, byol, barlow-twins or vicreg.
-        views: random views to learn from, in place of the objective's; simsiam and common change colours less.
+        views: random views to learn from, in place of the method's own; simsiam and common change colours less.
         backbone: resnet18, resnet34, resnet50, vit-tiny, micro or timm/NAME.
         image_size: side of the images, where the dataset leaves the choice.
         capacity: images the memory stores at most.
