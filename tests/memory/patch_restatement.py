@@ -38,7 +38,6 @@ class PatchRestatement:
         window: int,
         novelty_percentile: float,
         least_patches: int,
-        stm_rate: float = 0.1,
         thinning: float = 4.0,
         seed: int = 0,
     ) -> None:
@@ -47,7 +46,6 @@ class PatchRestatement:
         self.m = least_patches
         self.w = window
         self.p = novelty_percentile
-        self.rate = stm_rate
         self.q = thinning
         self.rng = numpy_generator(seed, "memory")
         self.stm: list[Group] = []  # in the order they were opened
@@ -75,7 +73,6 @@ class PatchRestatement:
             self.open(patch, z, happened)
         elif nearest in self.stm:
             nearest.patches.append(patch)
-            nearest.value = (1.0 - self.rate) * nearest.value + self.rate * z
             happened["joined"] += 1
             if len(nearest.patches) == self.M:
                 self.stm.remove(nearest)

@@ -102,9 +102,9 @@ def build_pcmc(
     """PCMC for a configuration, at its first image. ``mean`` and ``std`` normalise the images.
 
     Of the configuration it uses the backbone, momentum, weight decay and temperature, and of its memory
-    ``images_per_centroid``, ``window``, ``novelty_percentile`` and ``stm_rate``; its own settings are the last three
-    arguments. The memory's ``capacity`` does not bind it: see `PatchMemory`. The projector is the one of all
-    methods, in place of PCMC's 512-512-128.
+    ``images_per_centroid``, ``window`` and ``novelty_percentile``; its own settings are the last three arguments. The
+    memory's ``capacity`` does not bind it: see `PatchMemory`. The projector is the one of all methods, in place of
+    PCMC's 512-512-128.
     """
     check_learner(config)
     patching = patching or Patching.fitting(config.image_size)
@@ -123,7 +123,6 @@ def build_pcmc(
         least_patches=min(5, config.memory.images_per_centroid - 1),
         window=config.memory.window,
         novelty_percentile=config.memory.novelty_percentile,
-        stm_rate=config.memory.stm_rate,
         seed=seed,
         device=device,
     )

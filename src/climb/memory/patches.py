@@ -30,18 +30,19 @@ class PatchMemory:
     Awake, a patch whose cosine distance ``d`` to its nearest centroid exceeds ``tau``, a quantile of the last
     distances, opens a short-term centroid, in place of the oldest one when all are taken, however recently that was
     matched: to become long-term, a centroid must fill before enough newer ones have come. Any other patch joins its
-    nearest centroid if that is short-term: ``mu <- (1 - a) mu + a z``. A short-term centroid that holds M patches
-    becomes long-term, with them. `after_sleep` drops what sleep has made redundant: short-term centroids keep their
-    first patch, and a long-term one with n patches loses the later of its two most similar with probability
-    ``((n - m) / (M - m))^q``. Every centroid then starts anew from its first patch, since the encoder has changed.
+    nearest centroid if that is short-term; the centroid stays where its first patch is. A short-term centroid that
+    holds M patches becomes long-term, with them. `after_sleep` drops what sleep has made redundant: short-term
+    centroids keep their first patch, and a long-term one with n patches loses the later of its two most similar with
+    probability ``((n - m) / (M - m))^q``. Every centroid then starts anew from its first patch, since the encoder
+    has changed.
 
     The long-term memory has no bound: ``bounded`` is False, and ``capacity`` is the short-term memory's.
 
     Where the published code departs from this idea, or leaves a point open, our choice is:
 
     - a patch far from every centroid is novel (in the code, only if its nearest is a short-term one);
+    - a centroid does not follow the patches that join it (the code's run script; its default is a step of 0.1);
     - promotion moves a centroid (the code leaves a copy with its first patch in the short-term memory);
-    - M patches make a centroid long-term (the code: matches by M images, however many of their patches matched);
     - the distance of every patch enters the window (the code: of 10 in 16, drawn at random);
     - long-term centroids and their patches do not change while awake;
     - the start is empty, and every patch is novel until the short-term memory has been full once.
@@ -53,7 +54,6 @@ class PatchMemory:
         patches_per_centroid: patches that make a centroid long-term, and the most one holds (M).
         window: distances that the threshold looks back on.
         novelty_percentile: quantile of those distances that is the threshold (tau), in 0..1.
-        stm_rate: how far a short-term centroid moves toward a patch that joins it (a).
         least_patches: patches that a long-term centroid is never thinned below (m).
         thinning: the power q; the larger, the rarer a centroid that is not full loses a patch.
         seed: seed of the random choices.
@@ -78,7 +78,6 @@ class PatchMemory:
         patches_per_centroid: int = 30,
         window: int = 1000,
         novelty_percentile: float = 0.95,
-        stm_rate: float = 0.1,
         least_patches: int = 5,
         thinning: float = 4.0,
         seed: int = 0,
@@ -93,12 +92,11 @@ class PatchMemory:
         ):
             if value < least:
                 raise InputError(f"{name} must be at least {least}; given {value}")
-        check_fractions(novelty_percentile=novelty_percentile, stm_rate=stm_rate)
+        check_fractions(novelty_percentile=novelty_percentile)
         self.image_shape = tuple(image_shape)
         self.embedding_dim = embedding_dim
         self._limit = stm_centroids
         self._full = patches_per_centroid
-        self._stm_rate = stm_rate
         self._least = least_patches
         self._thinning = thinning
 
@@ -240,7 +238,6 @@ class PatchMemory:
             self._create(number, patch, geometry, tally)
         elif self._tier[nearest] == STM:
             self._hold(number, nearest)
-            geometry.move(nearest, patch, self._stm_rate)
             tally["joined"] += 1
             if len(self._held[nearest]) == self._full:
                 self._tier[nearest] = LTM
