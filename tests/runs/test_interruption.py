@@ -19,7 +19,7 @@ import torch
 
 from climb.config import Execution, RunConfig, to_dict
 from climb.engine import Engine, Observation
-from climb.runs import Interrupted, Journal, RunFolder, execute
+from climb.runs import Interrupted, Journal, RunFolder, execute, run
 from climb.runs.interrupt import stop_on_signal
 
 Make = Callable[..., RunConfig]
@@ -190,6 +190,43 @@ def test_a_failure_between_checkpoints_costs_only_what_came_after(
             execute(config, CPU, folder)
     assert max(line["batch"] for line in Journal(folder / "journal.jsonl").read()) == 11
     execute(config, CPU, folder)
+    assert_same_run(folder, unstopped("default"))
+
+
+def test_a_signal_while_the_result_is_written_waits_for_it(
+    make_config: Make, unstopped: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, folder = make_config(evaluation={"network": "both"}), tmp_path / "run"
+    draw = run.draw_plots
+
+    def asked_meanwhile(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        draw(*arguments)
+
+    monkeypatch.setattr(run, "draw_plots", asked_meanwhile)
+    with pytest.raises(Interrupted):  # the request is not lost on whoever has more runs to do
+        execute(config, CPU, folder)
+    assert_same_run(folder, unstopped("default"))
+    assert execute(config, CPU, folder) == RunFolder(folder).result()
+
+
+def test_what_ends_a_run_while_its_result_is_written_costs_no_learning(
+    make_config: Make, unstopped: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, folder = make_config(evaluation={"network": "both"}), tmp_path / "run"
+
+    def dies(*arguments: Any) -> None:
+        raise MemoryError("as good as kill -9")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "draw_plots", dies)
+        with pytest.raises(MemoryError):
+            execute(config, CPU, folder)
+    state = RunFolder(folder).load_checkpoint()
+    assert state is not None
+    assert (state["done"], state["pending"]) == (14, None)
+    execute(config, CPU, folder)
+    assert no_line_twice(folder)
     assert_same_run(folder, unstopped("default"))
 
 

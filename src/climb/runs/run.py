@@ -27,7 +27,7 @@ from climb.parallel import alone, current
 from climb.presets import NETWORK
 from climb.runs.evaluator import Evaluator, row_to_json
 from climb.runs.folder import RunFolder
-from climb.runs.interrupt import Interrupted, stop_on_signal
+from climb.runs.interrupt import Interrupted, StopRequest, stop_on_signal
 from climb.runs.journal import plain
 from climb.runs.memory_diversity import memory_diversity
 from climb.runs.plots import draw_plots
@@ -93,14 +93,27 @@ class Run:
         )
 
     def execute(self) -> dict[str, Any]:
-        """Train over the stream, evaluate at the end of each segment, write the result."""
+        """Train over the stream, evaluate at the end of each segment, write the result.
+
+        A signal during the last of these waits: the result is written, then the run stops as it was asked to.
+        """
         self._resume()
+        with stop_on_signal() as stop:
+            self._learn(stop)
+            self._checkpoint()  # before the result: what ends the process meanwhile costs no learning
+            result = self._finish() if self.group.size == 1 else self._finish_together()
+        if stop.asked:  # whoever has more runs to do is not to begin the next
+            raise Interrupted
+        return result
+
+    def _learn(self, stop: StopRequest) -> None:
+        """Every mini-batch that is left, and the evaluations between them."""
         size = self.config.learner.stream_batch
         total = self.stream.number_of_batches(size)
         label = f"{self.config.learner.method} on {self.data.name}"
         began = time.monotonic() - self.seconds["total"]
         saved = time.monotonic()
-        with stop_on_signal() as stop, LiveLine(total, start=self.done, label=label, shown=self.group.first) as line:
+        with LiveLine(total, start=self.done, label=label, shown=self.group.first) as line:
             if not self.floor:
                 line.note("evaluating the random encoder")
                 self._evaluate_floor()
@@ -128,7 +141,6 @@ class Run:
                 if asked:
                     raise Interrupted
         self.seconds["total"] = time.monotonic() - began
-        return self._finish() if self.group.size == 1 else self._finish_together()
 
     def _decided(self, asked: bool, due: bool) -> tuple[bool, bool]:
         """Whether to stop, as any process was asked to, and whether to save, as the first one's clock says."""
