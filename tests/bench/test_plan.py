@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -84,11 +85,12 @@ def test_a_run_of_an_older_version_is_the_run_it_was(tmp_path: Path) -> None:
     grid = build_grid("table-regular", Request(scale="tiny", methods=("er-fifo",), seeds=(0,), tasks=(20,)))
     (job,) = make_plan([grid], tmp_path).jobs(CPU)
     run_job(job)
-    path = job.folder / "config.json"
-    written = json.loads(path.read_text())
-    assert written["config"]["learner"].pop("memory_faults") is False
-    written["config_hash"] = "0" * 16
-    path.write_text(json.dumps(written))
+    for name in ("config.json", "result.json"):
+        written = json.loads((job.folder / name).read_text())
+        written["config_hash"] = "0" * 16
+        if name == "config.json":
+            assert written["config"]["learner"].pop("memory_faults") is False
+        (job.folder / name).write_text(json.dumps(written))
     assert finished_runs([tmp_path]) == {job.config.config_hash(): job.folder}
 
 
@@ -188,3 +190,17 @@ def test_a_damaged_result_costs_the_other_runs_nothing(content: bytes, tmp_path:
     outcome = run_job(first)  # nothing is thrown away that a person did not throw away
     assert outcome.status == "failed"
     assert "delete the folder to start over" in outcome.error
+
+
+def test_the_result_of_another_run_is_not_taken_for_its_own(tmp_path: Path) -> None:
+    grid = build_grid("table-regular", TINY)
+    first, second = make_plan([grid], tmp_path).jobs(CPU)
+    for job in (first, second):
+        assert run_job(job).status == "done"
+    shutil.copy(second.folder / "result.json", first.folder / "result.json")
+    plan = make_plan([grid], tmp_path)
+    assert [job.label for job in plan.jobs(CPU)] == [first.label]
+    assert [placed.row for placed in plan.placed(grid)] == ["er-fifo"]
+    assert "result of another run" in run_job(first).error
+    with pytest.raises(InputError, match="result of another run"):
+        finished_runs([tmp_path])

@@ -10,6 +10,7 @@ from typing import Any
 
 from climb.config import RunConfig, from_dict, to_dict
 from climb.errors import InputError
+from climb.runs import RunFolder
 
 NEEDED = ("config_hash", "dataset", "method", "seed", "tasks")
 """What a result must say, or it has no place in a table."""
@@ -51,6 +52,7 @@ def _read(folder: Path) -> Found:
         missing = [name for name in NEEDED if name not in result]
         if missing:
             raise ValueError(f"its result has no {', '.join(missing)}")
+        RunFolder(folder).result()  # refuses one that another run wrote
         config = to_dict(from_dict(RunConfig, config).resolved())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise InputError(f"'{folder}' is not a whole run folder: {error}; leave it out, or run it again") from error

@@ -16,6 +16,8 @@ from climb.runs.remembered import Remembered, remembered
 from climb.state import load_tree, save_tree
 
 FORMAT_VERSION = 1
+IDENTITY = ("config_hash",)
+"""What both `config.json` and `result.json` say of a run."""
 
 
 class RunFolder:
@@ -69,7 +71,18 @@ class RunFolder:
         found = _read(self.result_path)
         if "config_hash" not in found:
             raise InputError(f"{self.result_path} is not a whole result; delete the folder to start over")
+        self._refuse_another_runs(found)
         return found
+
+    def _refuse_another_runs(self, result: dict[str, Any]) -> None:
+        """Hold a result to the configuration beside it by what both files say: older versions hashed otherwise."""
+        given = _read(self.config_path) if self.config_path.exists() else {}
+        for name in IDENTITY:
+            if given.get(name, result.get(name)) != result.get(name):
+                raise InputError(
+                    f"{self.result_path} is the result of another run ({name} {result.get(name)}; its config.json says "
+                    f"{given[name]}); put its own back, or delete the folder to start over"
+                )
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last complete state."""
