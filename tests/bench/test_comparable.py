@@ -46,6 +46,7 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
     ("change", "reason"),
     [
         ({"dataset": "cifar10"}, "different datasets: cifar10 32 px, cifar100 32 px"),
+        ({"data_fingerprint": "2 classes 9"}, "different datasets: cifar100 32 px, cifar100 32 px (2 classes 9)"),
         ({"learner__image_size": 64}, "different datasets: cifar100 32 px, cifar100 64 px"),
         ({"data__options": {"classes": 4}}, "different datasets: cifar100 32 px, cifar100 32 px classes=4"),
         ({"stream__kind": "irregular"}, "different streams in 20 tasks: irregular, regular"),

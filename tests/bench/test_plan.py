@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +15,14 @@ import torch
 from climb.bench.estimate import Clock, embedded_anew, work_of
 from climb.bench.executors import run_job
 from climb.bench.grids import Request, build_grid
-from climb.bench.plan import finished_runs, make_plan, refreshed
+from climb.bench.plan import Plan, finished_runs, make_plan, refreshed
+from climb.bench.tuning import tuning_grid
 from climb.config import Execution, RunConfig
+from climb.datasets import fingerprint
 from climb.errors import InputError
 from climb.memory import PartAndSelectMemory
 from climb.recipes import get_recipe
+from climb.runs import RunFolder
 
 CPU = Execution(device="cpu")
 TINY = Request(scale="tiny", methods=("climb", "er-fifo"), seeds=(0,), tasks=(20,))
@@ -204,3 +208,30 @@ def test_the_result_of_another_run_is_not_taken_for_its_own(tmp_path: Path) -> N
     assert "result of another run" in run_job(first).error
     with pytest.raises(InputError, match="result of another run"):
         finished_runs([tmp_path])
+
+
+def test_runs_on_other_images_are_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Plans look at names and sizes alone: these images are never opened."""
+    for name in ("a", "b"):
+        for number in range(4):
+            file = tmp_path / name / f"class {number % 2}" / f"{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(name * number if name == "a" else name)
+    config = replace(RunConfig(), data=replace(RunConfig().data, dataset="folder"))
+    grid = tuning_grid(config, {"lr": (0.1,)}, [0])
+    (job,) = make_plan([grid], tmp_path / "out").jobs(CPU)
+    found = fingerprint("folder", root=tmp_path / "a")
+    RunFolder(job.folder).claim(job.config, CPU, {}, images=found)
+    result = {"config_hash": job.config.config_hash(), "data_fingerprint": found}
+    result |= {"dataset": "folder", "method": "climb", "seed": 0, "tasks": 20}
+    (job.folder / "result.json").write_text(json.dumps(result))
+
+    def plan(images: str | None, out: str = "out", **more: Any) -> Plan:
+        return make_plan([grid], tmp_path / out, data_root=None if images is None else str(tmp_path / images), **more)
+
+    assert plan("a").count("done") == plan(None).count("done") == 1
+    with pytest.raises(InputError, match="holds a run on other images"):
+        plan("b")
+    assert plan("a", "new", reuse=[tmp_path / "out"]).count("done") == 1
+    assert plan("b", "new", reuse=[tmp_path / "out"]).count("new") == 1
+    assert "is not reused: it was made from other images" in caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from climb.datasets import Split, folder, load
+from climb.datasets import Split, fingerprint, folder, load
 from climb.errors import InputError
 
 Paint = Callable[..., Path]
@@ -159,3 +159,34 @@ def test_impossible_image_size(tmp_path: Path, paint: Paint, size: int) -> None:
     paint(tmp_path / "a.png")
     with pytest.raises(InputError, match=f"image_size={size} is impossible; allowed: 8 to 1024"):
         folder(root=tmp_path, image_size=size)
+
+
+def test_a_fingerprint_is_of_the_images_not_of_where_they_lie(tmp_path: Path, paint: Paint) -> None:
+    for root in ("here", "there"):
+        for name in ("cat/a.png", "cat/b.png", "dog/a.png", "dog/b.png"):
+            paint(tmp_path / root / name)
+    here = fingerprint("folder", root=tmp_path / "here")
+    assert here is not None
+    assert here.startswith("2 classes 4 files ")
+    assert fingerprint("folder", root=f"{tmp_path}/there/") == here
+    seen = {here}
+    for change in (
+        lambda root: paint(root / "dog/c.png"),
+        lambda root: (root / "dog/c.png").rename(root / "dog/d.png"),
+        lambda root: paint(root / "dog/d.png", size=(100, 80)),
+        lambda root: (root / "dog").rename(root / "emu"),
+    ):
+        change(tmp_path / "there")
+        found = fingerprint("folder", root=tmp_path / "there")
+        assert found not in seen
+        seen.add(found)
+    assert fingerprint("folder", root=tmp_path / "nowhere") is None
+    assert fingerprint("folder") is None
+
+
+def test_a_fingerprint_of_flat_folders_and_of_parts(tmp_path: Path, paint: Paint) -> None:
+    paint(tmp_path / "flat/1.png")
+    assert (fingerprint("folder", root=tmp_path / "flat") or "").startswith("1 class 1 file ")
+    paint(tmp_path / "parts/train/cat/1.png")
+    paint(tmp_path / "parts/test/cat/1.png")
+    assert (fingerprint("folder", root=tmp_path / "parts") or "").startswith("1 class 2 files ")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from climb.datasets import imagenet100, load
+from climb.datasets import fingerprint, imagenet100, load
 from climb.errors import InputError
 
 WNIDS = [f"n{i:08}" for i in range(12)]
@@ -69,3 +69,15 @@ def test_no_imagenet_names_where_was_looked(tmp_path: Path, cache: Path) -> None
     assert f"looked for train, val of dataset 'imagenet100' in: {tmp_path / 'no'}" in str(caught.value)
     with pytest.raises(InputError, match=str(cache / "data" / "imagenet")):
         imagenet100()
+
+
+def test_a_fingerprint_is_of_the_classes_listed_or_drawn_from(root: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"{WNIDS[7]} tench\n{WNIDS[2]}\n")
+    of_list = fingerprint("imagenet100", root=root, class_list=str(listed))
+    assert of_list == fingerprint("imagenet100", root=root, class_list=[WNIDS[7], WNIDS[2]])
+    drawn = fingerprint("imagenet100", root=root, classes=5)
+    assert of_list != drawn == fingerprint("imagenet100", root=root, classes=3)  # how many is a setting of the run
+    shutil.rmtree(root / "train" / WNIDS[0])
+    assert fingerprint("imagenet100", root=root, classes=5) != drawn
+    assert fingerprint("imagenet100", root=tmp_path / "nowhere") is None

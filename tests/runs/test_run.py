@@ -292,3 +292,55 @@ def test_the_checkpoint_stays_when_asked_to(tmp_path: Path, make_config: Make) -
     state = RunFolder(tmp_path / "run").load_checkpoint()
     assert state is not None
     assert (state["done"], state["pending"]) == (14, None)  # the end, all evaluated
+
+
+# -- images of one's own ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Execution]:
+    """``own_images("a", 8)``: runs on a folder of images of 8 pixels, made now."""
+    monkeypatch.setenv("CLIMB_CACHE", str(tmp_path / "cache"))
+
+    def make(name: str, size: int) -> Execution:
+        for number in range(30):
+            file = tmp_path / name / f"class {number % 2}" / f"{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.effect_noise((size, size), 50).save(file)
+        return Execution(device="cpu", data_root=str(tmp_path / name))
+
+    return make
+
+
+def test_other_images_are_another_run(
+    make_config: Make, own_images: Callable[..., Execution], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config(data={"dataset": "folder", "options": {}}, evaluation={"network": "teacher", "epochs": 1})
+    first, second = own_images("a", 8), own_images("b", 30)
+    result = execute(config, first, tmp_path / "run")
+    assert result["data_fingerprint"].startswith("2 classes 30 files ")
+    said = f"other images .{result['data_fingerprint']} there, 2 classes 30 files .* given.*another --out, or delete"
+    with pytest.raises(InputError, match=said):  # finished
+        execute(config, second, tmp_path / "run")
+    moved = tmp_path / "moved"
+    shutil.copytree(tmp_path / "a", moved)
+    assert execute(config, Execution(device="cpu", data_root=str(moved)), tmp_path / "run") == result
+    shutil.rmtree(moved)
+    assert execute(config, Execution(device="cpu", data_root=str(moved)), tmp_path / "run") == result
+    assert "were not found" in caplog.text
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(InputError, match=said):  # begun
+        execute(config, second, tmp_path / "run")
+
+
+def test_a_run_of_an_older_version_that_did_not_write_what_its_images_were_stays_valid(
+    make_config: Make, own_images: Callable[..., Execution], tmp_path: Path
+) -> None:
+    config = make_config(data={"dataset": "folder", "options": {}}, evaluation={"network": "teacher", "epochs": 1})
+    images = own_images("a", 8)
+    execute(config, images, tmp_path / "run")
+    for name in ("config.json", "result.json"):
+        written = json.loads((tmp_path / "run" / name).read_text())
+        del written["data_fingerprint"]
+        (tmp_path / "run" / name).write_text(json.dumps(written))
+    assert "data_fingerprint" not in execute(config, images, tmp_path / "run")

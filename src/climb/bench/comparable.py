@@ -202,7 +202,7 @@ def _at(data: Mapping[str, Any], *keys: str) -> Any:
 
 
 def _dataset(run: FinishedRun) -> object:
-    """Name, image size and what the loader was given: all change the task."""
+    """Name, image size, what the loader was given, and which images of one's own it found: all change the task."""
     name = run.result.get("dataset")
     size, options = _at(run.config, "learner", "image_size"), _at(run.config, "data", "options")
     return " ".join(
@@ -210,6 +210,7 @@ def _dataset(run: FinishedRun) -> object:
             str(name),
             *([f"{size} px"] if size else []),
             *(f"{key}={value}" for key, value in sorted((options or {}).items())),
+            *([f"({found})"] if (found := run.result.get("data_fingerprint")) else []),
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from climb.bench.estimate import Clock, say_seconds, work_of
 from climb.bench.executors.job import ERROR_FILE, Job
 from climb.bench.grids import Grid
 from climb.config import Execution, RunConfig, from_dict, to_dict
+from climb.datasets import fingerprint
 from climb.errors import InputError
 from climb.runs import RunFolder
+
+log = logging.getLogger("climb.bench")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +108,16 @@ class Plan:
                 yield run.config, result
 
 
-def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = ()) -> Plan:
+def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = (), data_root: str | None = None) -> Plan:
     """Find out what is there, below ``out`` and in folders of finished runs to ``reuse``. Writes nothing.
 
-    Equal configurations are one run. Seeds are the outermost loop, so that a table fills evenly.
+    Equal configurations are one run. Seeds are the outermost loop, so that a table fills evenly. A run below ``out``
+    that was made from other images than those in ``data_root`` is refused; one to reuse is passed over.
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"'{out}' is a file; --out takes a folder")
-    known = finished_runs(reuse)
+    images = _Images(data_root)
+    known = finished_runs(reuse, images)
     entries = sorted((entry for grid in grids for entry in grid.entries), key=lambda entry: entry.config.seed)
     runs: dict[str, Planned] = {}
     for entry in entries:
@@ -119,6 +125,7 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = ()) -
         if key in runs:
             continue
         folder = out / "runs" / key
+        RunFolder(folder).check_images(images.of(entry.config))
         status = status_of(folder)
         if status != "done" and key in known:
             folder, status = known[key], "done"
@@ -150,16 +157,36 @@ def result_of(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def finished_runs(folders: Sequence[Path]) -> dict[str, Path]:
-    """Finished runs anywhere below some folders, by configuration hash.
+def finished_runs(folders: Sequence[Path], images: _Images | None = None) -> dict[str, Path]:
+    """Finished runs anywhere below some folders, by configuration hash; those of other images are passed over.
 
     The hash is taken anew from the configuration: one that an older version wrote may know fewer settings, all of
     which it had at what is now their default.
     """
-    return {
-        from_dict(RunConfig, run.config).config_hash(): run.path
-        for run in reversed(find_runs(folders) if folders else [])
-    }
+    found: dict[str, Path] = {}
+    for run in reversed(find_runs(folders) if folders else []):
+        config = from_dict(RunConfig, run.config)
+        there, given = run.result.get("data_fingerprint"), None if images is None else images.of(config)
+        if None in (there, given) or there == given:
+            found[config.config_hash()] = run.path
+        else:
+            log.warning("%s is not reused: it was made from other images (%s there, %s given)", run.path, there, given)
+    return found
+
+
+class _Images:
+    """What the images of runs are known by; each dataset is looked at once for all of its runs."""
+
+    def __init__(self, root: str | None) -> None:
+        self._root = root
+        self._seen: dict[str, str | None] = {}
+
+    def of(self, config: RunConfig) -> str | None:
+        """The fingerprint of a run's images as they lie here."""
+        key = f"{config.data.dataset} {config.data.options}"
+        if key not in self._seen:
+            self._seen[key] = fingerprint(config.data.dataset, root=self._root, **config.data.options)
+        return self._seen[key]
 
 
 def refreshed(plan: Plan) -> Plan:

@@ -97,7 +97,8 @@ def bench(
     folder = Path(out or Path("bench") / f"{'tiny' if scale == 'tiny' else dataset}-{preset}")
     where = Where(executor=executor, device=device, per_device=per_device, address=address, slurm=queue_options(slurm))
     carrier = choose_executor(where, folder)
-    made = make_plan(chosen, folder, reuse=[Path(name) for name in reuse])
+    data_root = data if scale == "full" else None
+    made = make_plan(chosen, folder, reuse=[Path(name) for name in reuse], data_root=data_root)
     console.print(", ".join(grid.name for grid in chosen), markup=False)
     if scale == "tiny":
         console.print(f"tiny: a few synthetic images in place of {dataset}, a small network: numbers mean nothing")
@@ -109,7 +110,7 @@ def bench(
         precision=precision,
         engine=engine,
         deterministic=deterministic,
-        data_root=data if scale == "full" else None,
+        data_root=data_root,
         checkpoint_seconds=checkpoint_seconds,
     )
     report = carry_out(made.jobs(execution), carrier)

@@ -75,7 +75,7 @@ def tune(
     folder = Path(out or Path("bench") / f"tune-{recipe}-{learner.method}-{preset}")
     where = Where(executor=executor, device=device, per_device=per_device, address=address, slurm=queue_options(slurm))
     carrier = choose_executor(where, folder)
-    made = make_plan([grid], folder)
+    made = make_plan([grid], folder, data_root=data)
     console = Console(highlight=False, soft_wrap=True)
     many = len(grid.layout.rows)
     console.print(f"{many} combination{'s' if many != 1 else ''} of {', '.join(values)}", markup=False)

@@ -12,7 +12,7 @@ from climb.datasets.cifar import cifar10, cifar100
 from climb.datasets.dataset import Dataset, Split
 from climb.datasets.folder import folder
 from climb.datasets.imagenet100 import imagenet100
-from climb.datasets.registry import load, names, own_image_size
+from climb.datasets.registry import fingerprint, load, names, own_image_size
 from climb.datasets.synthetic import synthetic
 from climb.datasets.tiny_imagenet import tiny_imagenet
 
@@ -23,6 +23,7 @@ __all__ = [
     "check_dataset",
     "cifar10",
     "cifar100",
+    "fingerprint",
     "folder",
     "imagenet100",
     "load",

@@ -8,7 +8,8 @@ from pathlib import Path
 from climb.datasets.assemble import assemble
 from climb.datasets.dataset import Dataset
 from climb.datasets.decode import EXTENSIONS
-from climb.datasets.listing import Listing, class_folders, image_files, list_classes, own_image_files
+from climb.datasets.fingerprint import of_files
+from climb.datasets.listing import Listing, class_folders, has_images, image_files, list_classes, own_image_files
 from climb.errors import InputError
 from climb.seeds import frozen_generator
 
@@ -32,13 +33,26 @@ def folder(*, root: Path | str | None = None, image_size: int = 64, seed: int = 
     - ``root/*``: one class named "images", and no test part.
     """
     base = _existing(root)
-    if (base / "train").is_dir() and class_folders(base / "train"):
-        classes, train, test = _list_parts(base, seed)
-    elif own_image_files(base):
-        classes, train, test = _list_flat(base)
-    else:
-        classes, train, test = _list_one_part(base, seed)
+    classes, train, test = _listed(base)
+    if test is None:
+        train, test = _held_out(base, train, classes, seed)
     return assemble(name="folder", classes=classes, train=train, test=test, image_size=image_size)
+
+
+def folder_fingerprint(*, root: Path | str | None = None) -> str | None:
+    """What the images below ``root`` are known by, whichever of them are held out; None where there is no folder."""
+    if root is None or not Path(root).expanduser().is_dir():
+        return None
+    base = _existing(root)
+    classes, train, test = _listed(base)
+    return of_files(classes, train.files if test is None else train.files + test.files, base)
+
+
+def _listed(base: Path) -> tuple[list[str], Listing, Listing | None]:
+    """Classes, training part and test part; None where one has to be held out."""
+    if (base / "train").is_dir() and class_folders(base / "train"):
+        return _list_parts(base)
+    return _list_flat(base) if own_image_files(base) else _list_one_part(base)
 
 
 def _existing(root: Path | str | None) -> Path:
@@ -50,15 +64,15 @@ def _existing(root: Path | str | None) -> Path:
         raise InputError(
             f"looked for a folder of images at {base}, which {reason}; give --data FOLDER (in Python: root=FOLDER)"
         )
-    if not image_files(base):
+    if not has_images(base):
         raise InputError(f"{base} holds no image; allowed extensions: {', '.join(sorted(EXTENSIONS))}")
     return base
 
 
-def _list_parts(base: Path, seed: int) -> tuple[list[str], Listing, Listing]:
+def _list_parts(base: Path) -> tuple[list[str], Listing, Listing | None]:
     tests = [base / name for name in ("test", "val") if (base / name).is_dir()]
     if not tests:
-        return _list_one_part(base / "train", seed)
+        return _list_one_part(base / "train")
     classes = class_folders(base / "train")
     extra = sorted(set(class_folders(tests[0])) - set(classes))
     if extra:
@@ -79,14 +93,17 @@ def _list_flat(base: Path) -> tuple[list[str], Listing, Listing]:
     return [FLAT_CLASS], Listing(files=tuple(files), labels=(0,) * len(files)), Listing(files=(), labels=())
 
 
-def _list_one_part(base: Path, seed: int) -> tuple[list[str], Listing, Listing]:
+def _list_one_part(base: Path) -> tuple[list[str], Listing, None]:
     classes = class_folders(base)
     if set(classes) <= set(_PARTS):
         raise InputError(
             f"{base} holds {', '.join(classes)} without class folders inside; expected train/<class>/. "
             f"To use images without classes, give the folder that holds them: {base / classes[0]}"
         )
-    listing = list_classes(base, classes)
+    return classes, list_classes(base, classes), None
+
+
+def _held_out(base: Path, listing: Listing, classes: list[str], seed: int) -> tuple[Listing, Listing]:
     train, test = _stratified(listing, classes, seed)
     _log.info(
         "%s has no test part: %d of its %d images (%.0f %% of each class, seed %d) are held out as one",
@@ -96,7 +113,7 @@ def _list_one_part(base: Path, seed: int) -> tuple[list[str], Listing, Listing]:
         100 * TEST_SHARE,
         seed,
     )
-    return classes, train, test
+    return train, test
 
 
 def _stratified(listing: Listing, classes: list[str], seed: int) -> tuple[Listing, Listing]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from climb.datasets.assemble import assemble
 from climb.datasets.dataset import Dataset
+from climb.datasets.fingerprint import of_names
 from climb.datasets.listing import class_folders, list_classes
 from climb.datasets.locate import locate
 from climb.errors import InputError
@@ -47,6 +48,21 @@ def imagenet100(
         image_size=image_size,
         normalisation=NORMALISATION,
     )
+
+
+def imagenet100_fingerprint(
+    *, root: Path | str | None = None, class_list: Path | str | Sequence[str] | None = None
+) -> str | None:
+    """The classes listed or, where some are drawn, those they are drawn from; None where there is no ImageNet.
+
+    What each class holds is ImageNet's to say, not the folder's.
+    """
+    try:
+        folder = locate("imagenet100", root=root, folder="imagenet", marks=("train", "val"))
+    except InputError:
+        return None
+    found = class_folders(folder / "train")
+    return of_names(found if class_list is None else _listed(class_list, found, folder / "train"))
 
 
 def _draw(found: list[str], count: int, seed: int, folder: Path) -> list[str]:

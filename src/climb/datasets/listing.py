@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,12 @@ class Listing:
 
 def image_files(folder: Path) -> list[Path]:
     """All image files below ``folder``, sorted by path; hidden files and folders are skipped."""
-    found = [path for path in folder.rglob("*") if _is_image(path) and not _is_hidden(path.relative_to(folder))]
-    return sorted(found, key=lambda path: path.relative_to(folder).parts)
+    return sorted(_images_below(folder), key=lambda path: path.relative_to(folder).parts)
+
+
+def has_images(folder: Path) -> bool:
+    """Whether there is an image file below ``folder``: the first one found answers."""
+    return any(True for _ in _images_below(folder))
 
 
 def own_image_files(folder: Path) -> list[Path]:
@@ -47,6 +52,10 @@ def list_classes(folder: Path, classes: list[str]) -> Listing:
         files += own
         labels += [label] * len(own)
     return Listing(files=tuple(files), labels=tuple(labels))
+
+
+def _images_below(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if _is_image(path) and not _is_hidden(path.relative_to(folder)))
 
 
 def _is_image(path: Path) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 
 from climb.datasets.cifar import cifar10, cifar100
 from climb.datasets.dataset import Dataset
-from climb.datasets.folder import folder
-from climb.datasets.imagenet100 import imagenet100
+from climb.datasets.folder import folder, folder_fingerprint
+from climb.datasets.imagenet100 import imagenet100, imagenet100_fingerprint
 from climb.datasets.synthetic import synthetic
 from climb.datasets.tiny_imagenet import tiny_imagenet
 from climb.errors import InputError, unknown
@@ -22,6 +22,8 @@ class _Entry:
     loader: Callable[..., Dataset]
     summary: str
     image_size: int
+    fingerprint: Callable[..., str | None] | None = None
+    """Takes the root and the loader's options; None where the name and the options say which images there are."""
 
 
 _REGISTRY = {
@@ -46,10 +48,14 @@ _REGISTRY = {
     "imagenet100": _Entry(
         image_size=224,
         loader=imagenet100,
+        fingerprint=imagenet100_fingerprint,
         summary="100 classes of a local ImageNet, 224 px; ROOT/train/<wnid> and ROOT/val/<wnid>",
     ),
     "folder": _Entry(
-        image_size=64, loader=folder, summary="your images: ROOT/train|test/<class>/, ROOT/<class>/, or flat in ROOT"
+        image_size=64,
+        loader=folder,
+        fingerprint=folder_fingerprint,
+        summary="your images: ROOT/train|test/<class>/, ROOT/<class>/, or flat in ROOT",
     ),
 }
 
@@ -110,3 +116,21 @@ def load(
     everywhere = {"seed": seed, "download": download}
     options |= {option: value for option, value in everywhere.items() if option in accepted}
     return loader(**options)
+
+
+def fingerprint(name: str, *, root: Path | str | None = None, **options: Any) -> str | None:
+    """What the images of a dataset are known by where its name does not say which they are, as with people's own.
+
+    It comes of names and sizes of files, not of where they lie. None for datasets of fixed content, and where nothing
+    is found; `load` says what is missing.
+
+    >>> fingerprint("cifar100") is None
+    True
+    """
+    if name not in _REGISTRY:
+        raise unknown("dataset", name, _REGISTRY)
+    look = _REGISTRY[name].fingerprint
+    if look is None:
+        return None
+    accepted = inspect.signature(look).parameters
+    return look(root=root, **{option: value for option, value in options.items() if option in accepted})

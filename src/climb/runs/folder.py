@@ -16,7 +16,7 @@ from climb.runs.remembered import Remembered, remembered
 from climb.state import load_tree, save_tree
 
 FORMAT_VERSION = 1
-IDENTITY = ("config_hash",)
+IDENTITY = ("config_hash", "data_fingerprint")
 """What both `config.json` and `result.json` say of a run."""
 
 
@@ -47,9 +47,25 @@ class RunFolder:
         elif self.path.exists() and set(self.path.iterdir()) - set(leftovers(self.config_path)):
             raise InputError(f"{self.path} is not empty and holds no run; give another --out")
 
-    def claim(self, config: RunConfig, execution: Execution, versions: dict[str, str]) -> None:
-        """Make the folder this configuration's own, or find that it already is."""
+    def check_images(self, found: str | None) -> None:
+        """Refuse a run, begun or finished, of other images than were found. Of older runs, nothing is known."""
+        there = self.data_fingerprint()
+        if None not in (there, found) and there != found:
+            raise InputError(
+                f"{self.path} holds a run on other images ({there} there, {found} given: classes, names and sizes of "
+                "files); give another --out, or delete the folder to start over"
+            )
+
+    def data_fingerprint(self) -> str | None:
+        """What the run's images are known by; None where their dataset has a fixed content, or it was not written."""
+        return _read(self.config_path).get("data_fingerprint") if self.config_path.exists() else None
+
+    def claim(
+        self, config: RunConfig, execution: Execution, versions: dict[str, str], *, images: str | None = None
+    ) -> None:
+        """Make the folder this configuration's own, on images known by a fingerprint, or find that it already is."""
         self.check(config)
+        self.check_images(images)
         if self.config_path.exists():
             return
         write_json(
@@ -57,6 +73,7 @@ class RunFolder:
             {
                 "format_version": FORMAT_VERSION,
                 "config_hash": config.config_hash(),
+                **({} if images is None else {"data_fingerprint": images}),
                 "config": to_dict(config.resolved()),
                 "execution": to_dict(execution),
                 "versions": versions,
@@ -78,9 +95,9 @@ class RunFolder:
         """Hold a result to the configuration beside it by what both files say: older versions hashed otherwise."""
         given = _read(self.config_path) if self.config_path.exists() else {}
         for name in IDENTITY:
-            if given.get(name, result.get(name)) != result.get(name):
+            if name in given and name in result and given[name] != result[name]:
                 raise InputError(
-                    f"{self.result_path} is the result of another run ({name} {result.get(name)}; its config.json says "
+                    f"{self.result_path} is the result of another run ({name} {result[name]}; its config.json says "
                     f"{given[name]}); put its own back, or delete the folder to start over"
                 )
 

@@ -319,6 +319,9 @@ class Run:
         diversity = memory_diversity(self.engine, classes=len(self.data.classes), seed=self.config.seed)
         if diversity is not None:
             result["diversity"] = diversity
+        images = self.folder.data_fingerprint()
+        if images is not None:
+            result["data_fingerprint"] = images
         if others:
             result["other"] = {"evaluated": others[0], **self._accuracies(others[0])}
         self.manifest.save(self.folder.path / "scenario.json")

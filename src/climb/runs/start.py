@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from climb.config import Execution, RunConfig, check_choices
+from climb.datasets import fingerprint
 from climb.engine import resolve_device
 from climb.lock import exclusive
 from climb.methods import check_config
@@ -19,6 +21,8 @@ from climb.runs.folder import RunFolder
 from climb.runs.result import Result
 from climb.runs.run import Run
 from climb.runs.versions import versions
+
+log = logging.getLogger("climb.runs")
 
 
 def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
@@ -37,21 +41,32 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
         device = resolve_device(own_device(execution.device))
         with joined(device) as group:
             folder = RunFolder(out)
-            finished: dict[str, Any] | None = group.from_first(_looked_at(folder, config) if group.first else None)
+            images = _fingerprint(config, execution) if group.first else None
+            looked = _looked_at(folder, config, images) if group.first else None
+            finished: dict[str, Any] | None = group.from_first(looked)
             if finished is not None:
                 return Result(finished)
             run = Run(config, execution, folder, device)
             if not group.first:
                 return Result(run.execute())
-            folder.claim(config, execution, versions(device))  # not before: a run that cannot start leaves no folder
+            # Not before: a run that cannot start leaves no folder.
+            folder.claim(config, execution, versions(device), images=images)
             with exclusive(folder.path / ".lock"):
                 return Result(folder.result() or run.execute())  # another process may have finished it meanwhile
 
 
-def _looked_at(folder: RunFolder, config: RunConfig) -> dict[str, Any] | None:
-    """The result of a finished run; a folder that is another run's is refused."""
+def _fingerprint(config: RunConfig, execution: Execution) -> str | None:
+    return fingerprint(config.data.dataset, root=execution.data_root, **config.data.options)
+
+
+def _looked_at(folder: RunFolder, config: RunConfig, images: str | None) -> dict[str, Any] | None:
+    """The result of a finished run; a folder that is another run's, or of other images, is refused."""
     folder.check(config)
-    return folder.result()
+    folder.check_images(images)
+    result = folder.result()
+    if result is not None and images is None and "data_fingerprint" in result:
+        log.warning("the images of %s were not found: its result was not held to them", folder.path)
+    return result
 
 
 @contextmanager
