@@ -22,7 +22,7 @@ from climb.memory import (
     ReservoirMemory,
     SwappedRefreshMemory,
 )
-from climb.methods import METHODS, build_parts, check_config, choose_method, choose_objective
+from climb.methods import METHODS, build_parts, check_config, choose_method, choose_objective, method
 from climb.objectives import SimCLR, VICReg
 from climb.presets import apply_preset
 from climb.workshop import OBJECTIVES, Workshop
@@ -119,6 +119,26 @@ def test_a_method_brings_the_views_it_is_trained_on() -> None:
     assert choose_method(LearnerConfig(), "osiris-r").views == "common"
     assert choose_method(LearnerConfig(), "climb").views == LearnerConfig.views
     assert choose_method(replace(LearnerConfig(), views="simsiam"), "climb").views == "simsiam"
+
+
+def test_a_name_is_given_once() -> None:
+    """Which of two methods a name meant would depend on what was imported first."""
+    before = METHODS["er-fifo"]
+    with pytest.raises(InputError, match=r"there is a method 'er-fifo' already \(climb\.methods\.er_fifo\)"):
+
+        @method("er-fifo", paper="somebody else")
+        def theirs(workshop: Workshop) -> Parts:
+            raise NotImplementedError
+
+    assert METHODS["er-fifo"] is before
+    method("er-fifo", paper=before.paper, lr=before.lr)(before.build)  # its module is imported again
+    assert METHODS["er-fifo"] == before
+
+
+def test_a_loop_of_its_own_has_no_views_of_ours() -> None:
+    with pytest.raises(InputError, match="leave views out"):
+        method("own-loop", paper="nobody", views="common", own_loop=True)
+    assert "own-loop" not in METHODS
 
 
 def test_views_that_a_method_would_not_use_are_refused() -> None:

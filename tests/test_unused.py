@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from climb.config import LearnerConfig
+from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Parts
 from climb.errors import InputError
 from climb.methods import METHODS, check_config, kind_of_memory
 from climb.presets import FAULTS
-from climb.unused import faults_of, prunes_as_told, refuse_unused
+from climb.unused import faults_of, prunes_as_told, refuse_equal, refuse_unused
 from climb.workshop import Workshop
 
 CENTROIDS = {"climb", "climb-selective", "climb-memory-only", "climb-previous-step"}
@@ -66,3 +66,50 @@ def test_a_method_that_cannot_be_built_does_not_spoil_the_message(monkeypatch: p
     check_config(LearnerConfig(method="theirs-broken"))  # said when it is run, and then with its own words
     with pytest.raises(InputError, match="It is for the methods climb, "):
         refuse_unused("er-fifo", prune="anchor")
+
+
+# -- settings to tune -------------------------------------------------------------------------------------------------
+
+OF_CENTROIDS = {
+    "stm_centroids": (50, 100),
+    "ltm_centroids": (30, 60),
+    "images_per_centroid": (20, 30),
+    "window": (500, 1000),
+    "novelty_percentile": (0.9, 0.95),
+    "stm_rate": (0.1, 0.2),
+    "ltm_accept": (0.5, 0.7),
+}
+WITHOUT_MEMORY = {"cla-b", "finetune", "iid"}
+WITH_TEACHER = {"climb", "climb-selective", "climb-fifo", "climb-minred", "climb-reservoir", "cla-e", "cla-b"}
+ALIGNED = WITH_TEACHER | {"climb-previous-step", "cla-r", "cassle-r", "scale"}
+TUNABLE = {
+    **dict.fromkeys(OF_CENTROIDS, CENTROIDS),
+    "capacity": METHODS.keys() - WITHOUT_MEMORY,
+    "ema_decay": WITH_TEACHER,
+    "alignment_weight": ALIGNED,
+    "temperature": METHODS.keys() - {"osiris-r", "scale"},
+    "lr": METHODS.keys(),
+}
+VALUES = {**OF_CENTROIDS, "capacity": (60, 90), "ema_decay": (0.9, 0.99), "alignment_weight": (1.0, 2.0)}
+VALUES |= {"temperature": (0.1, 0.5), "lr": (0.1, 0.3)}
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"pcmc"}))
+def test_what_a_method_does_not_look_at_is_not_tuned(method: str) -> None:
+    learner = LearnerConfig(method=method, memory=MemoryConfig(capacity=3000))
+    for setting, users in TUNABLE.items():
+        refuse_equal(learner, {setting: VALUES[setting][:1]})  # one value: there is nothing to rank
+        if method in users:
+            refuse_equal(learner, {setting: VALUES[setting]})
+        else:
+            with pytest.raises(InputError, match=f"{setting} changes nothing in method '{method}'"):
+                refuse_equal(learner, {setting: VALUES[setting]})
+
+
+def test_what_an_objective_does_not_look_at_is_not_tuned_with_it() -> None:
+    with pytest.raises(InputError, match="temperature changes nothing in method 'climb'"):
+        refuse_equal(LearnerConfig(objective="simsiam"), {"temperature": (0.1, 0.5)})
+
+
+def test_a_loop_of_its_own_may_look_at_anything() -> None:
+    refuse_equal(LearnerConfig(method="pcmc"), {"ema_decay": (0.9, 0.99), "alignment_weight": (1.0, 2.0)})

@@ -62,7 +62,11 @@ def method(
     for a method that four parts cannot say.
     """
 
+    if own_loop and views is not None:
+        raise InputError(f"method '{name}' has a loop of its own, which makes its own views; leave views out")
+
     def register(build: Build) -> Build:
+        _refuse_taken(name, build)
         summary = (build.__doc__ or name).strip().splitlines()[0]
         METHODS[name] = Method(
             name=name,
@@ -77,6 +81,14 @@ def method(
         return build
 
     return register
+
+
+def _refuse_taken(name: str, build: Build) -> None:
+    """Two methods under one name would be told apart by the order of imports alone."""
+    if name in METHODS:
+        old, new = (f"{each.__module__}.{each.__qualname__}" for each in (METHODS[name].build, build))
+        if old != new:  # the same one again: its module has been reloaded
+            raise InputError(f"there is a method '{name}' already ({old}); give {new} another name")
 
 
 def find_method(name: str) -> Method:
@@ -339,7 +351,7 @@ def iid(w: Workshop) -> Parts:
     return Parts(network=w.network, memory=None, batch=IidChunks(), objective=w.objective(), alignment=None)
 
 
-@method("pcmc", paper="Taylor et al., 2024", own_loop=True)
+@method("pcmc", paper="Taylor et al., 2024", lr=0.6, own_loop=True)
 def pcmc(config: LearnerConfig, **place: Any) -> Pcmc:
     """Patches in a short-term and an unbounded long-term memory; learns while asleep, outside the common budget."""
     return build_pcmc(config, **place)

@@ -1,15 +1,22 @@
-"""Faults and ways of pruning that would change nothing under the chosen method: refused, not passed over."""
+"""Faults, ways of pruning and settings to tune that would change nothing under a method: refused, not passed over."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
-from climb.config import MemoryConfig
+import torch
+
+from climb.config import LearnerConfig, MemoryConfig
 from climb.engine.step import trainable
 from climb.errors import InputError
 from climb.memory.limits import PRUNING
-from climb.methods import METHODS, find_method, kind_of_memory, small_parts
+from climb.methods import METHODS, build_parts, find_method, kind_of_memory, small_parts
 from climb.presets import FAULTS
+from climb.workshop import Workshop
+
+Config = TypeVar("Config", LearnerConfig, MemoryConfig)
 
 
 def refuse_unused(method: str, *, faults: Iterable[str] = (), prune: str | None = None) -> None:
@@ -27,6 +34,52 @@ def refuse_unused(method: str, *, faults: Iterable[str] = (), prune: str | None 
     if prune is not None and not prunes_as_told(method):
         others = sorted(name for name in METHODS if prunes_as_told(name))
         raise _changes_nothing(f"prune '{prune}'", method, f"It is for the methods {', '.join(others)}")
+
+
+def refuse_equal(learner: LearnerConfig, over: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse to tune what the method does not look at: equal runs would be ranked.
+
+    >>> refuse_equal(LearnerConfig(method="climb"), {"alignment_weight": (0.5, 2.0)})
+    >>> refuse_equal(LearnerConfig(method="er-fifo"), {"alignment_weight": (0.5, 2.0)})
+    Traceback (most recent call last):
+    climb.errors.InputError: alignment_weight changes nothing in method 'er-fifo'; leave it out. Runs would be equal
+    """
+    for setting, values in over.items():
+        if len(values) > 1 and not _changes_something(learner, setting):
+            raise _changes_nothing(setting, learner.method, "Runs would be equal")
+
+
+IN_PARTS = frozenset({"temperature", "ema_decay", "ema_period", *(field.name for field in fields(MemoryConfig))})
+"""Settings that are read when a method's parts are made, or not at all. All others are read by the step."""
+
+
+def _changes_something(learner: LearnerConfig, setting: str) -> bool:
+    if find_method(learner.method).own_loop:
+        return True
+    if setting == "alignment_weight":
+        return small_parts(learner.method).alignment is not None
+    return setting not in IN_PARTS or setting in _read_by(learner)
+
+
+def _read_by(learner: LearnerConfig) -> set[str]:
+    """Fields of the learner and of its memory that are read while its parts are made."""
+    read: set[str] = set()
+    memory = _watched(learner.memory, read)
+    small = replace(learner, backbone="micro", image_size=16, memory=memory)
+    build_parts(Workshop(config=_watched(small, read), seed=0, device=torch.device("cpu")))
+    return read
+
+
+def _watched(config: Config, read: set[str]) -> Config:
+    """The same configuration, which writes down the names of what is read from it."""
+
+    class Watched(type(config)):  # type: ignore[misc]
+        def __getattribute__(self, name: str) -> Any:
+            read.add(name)
+            return super().__getattribute__(name)
+
+    watched: Config = Watched(**{field.name: getattr(config, field.name) for field in fields(config)})
+    return watched
 
 
 def faults_of(method: str) -> tuple[str, ...]:

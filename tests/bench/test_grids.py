@@ -149,15 +149,21 @@ def test_a_grid_is_made_of_the_recipes() -> None:
 
 
 def test_rates() -> None:
-    assert config_at("table-regular", "CLA-E").learner.lr == 0.1  # its own
+    assert config_at("table-regular", "CLA-R").learner.lr == 0.1  # its own
     for row in ("SSL", "SSL + FIFO + alignment + EMA", "SSL + memory + alignment + EMA (CLIMB)"):
         learner = config_at("table-ablation", row).learner
         assert (learner.lr, learner.alignment_weight) == (0.3, 2.0)  # CLIMB's
     # The appendix's rates for SimSiam are CLIMB's; it says of the others only that theirs are their best.
-    for row, rates in {"CLIMB": (0.2, 0.1), "MinRed": (0.1, 0.1), "CLA-E": (0.1, 1.0), "i.i.d.": (0.1, 0.1)}.items():
+    for row, rates in {"CLIMB": (0.2, 0.1), "MinRed": (0.1, 0.1), "CLA-R": (0.1, 1.0), "i.i.d.": (0.1, 0.1)}.items():
         learner = config_at("table-simsiam", row).learner
         assert (learner.objective, learner.lr, learner.alignment_weight) == ("simsiam", *rates), row
     assert config_at("table-ablation", "SSL", dataset="imagenet100").learner.lr == 0.1
+
+
+def test_a_method_that_the_ablation_lacks_keeps_its_rates() -> None:
+    grid = build_grid("table-ablation", Request(methods=("climb-fifo", "cla-r")))
+    rates = {entry.config.learner.method: entry.config.learner.lr for entry in grid.entries}
+    assert rates == {"climb-fifo": 0.3, "cla-r": 0.1}
 
 
 def test_grids_share_runs() -> None:

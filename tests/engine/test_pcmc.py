@@ -310,6 +310,12 @@ def test_stays_awake_while_there_is_too_little_to_train_on(images: Draw) -> None
     assert same(before, weights(engine))
 
 
+def test_sleeps_at_the_configured_rate() -> None:
+    config = LearnerConfig(method="pcmc", backbone="micro", image_size=16, lr=0.07)
+    place = {"seed": 0, "device": torch.device("cpu"), "precision": "float32", "kind": "eager"}
+    assert build_pcmc(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place).sleep.lr == 0.07  # type: ignore[arg-type]
+
+
 def test_trains_on_all_patches_at_once_where_there_are_fewer_than_a_batch(images: Draw) -> None:
     engine = make(sleep=Sleep(every=20, epochs=2, batch=512, lr=0.05))
     steps = watch(engine)

@@ -16,7 +16,7 @@ from climb.bench.plan import Plan, result_of
 from climb.config import LearnerConfig, MemoryConfig, RunConfig
 from climb.errors import InputError, unknown
 from climb.methods import check_config
-from climb.unused import refuse_unused
+from climb.unused import refuse_equal, refuse_unused
 
 SYMBOLS = {
     "lambda": "alignment_weight",
@@ -97,6 +97,7 @@ def with_settings(config: RunConfig, setting: Mapping[str, Any]) -> RunConfig:
 
 def tuning_grid(config: RunConfig, over: Mapping[str, Sequence[Any]], seeds: Sequence[int]) -> Grid:
     """The runs of a grid search: a row for every combination."""
+    refuse_equal(config.learner, over)
     entries, rows = [], []
     for setting in combinations(over):
         label = say_setting(setting)

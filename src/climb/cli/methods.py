@@ -26,6 +26,7 @@ def methods() -> None:
         table.add_column(heading, overflow="fold")
     for name, method in METHODS.items():
         rate = "preset's" if method.lr is None else f"{method.lr:g}"
+        rate += "" if method.views is None else f", views {method.views}"
         measured = [told(found) for found in verified() if found.method == name]
         try:
             parts = "\n".join(parts_of(name).values())

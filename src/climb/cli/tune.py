@@ -91,6 +91,8 @@ def tune(
             "recipe": recipe,
             "method": learner.method,
             "preset": preset,
+            "objective": learner.objective,
+            "tasks": stream.tasks,
             "metric": METRIC,
             "over": {name: list(found) for name, found in values.items()},
             "ranking": [asdict(one) for one in ranking],

@@ -101,7 +101,7 @@ def build_pcmc(
 ) -> Pcmc:
     """PCMC for a configuration, at its first image. ``mean`` and ``std`` normalise the images.
 
-    Of the configuration it uses the backbone, momentum, weight decay and temperature, and of its memory
+    Of the configuration it uses the backbone, learning rate, momentum, weight decay and temperature, and of its memory
     ``images_per_centroid``, ``window`` and ``novelty_percentile``; its own settings are the last three arguments. The
     memory's ``capacity`` does not bind it: see `PatchMemory`. The projector is the one of all methods, in place of
     PCMC's 512-512-128.
@@ -130,7 +130,7 @@ def build_pcmc(
     objective = DecoupledContrast(config.temperature)
     parts = Parts(network=network, memory=memory, batch=BatchRule(), objective=objective, alignment=None)
     augment = Augment(CROPPED, mean, std, device=device)
-    sleep = sleep or Sleep()
+    sleep = sleep or Sleep(lr=config.lr)
     return Pcmc(parts, augment, config, sleep=sleep, seed=seed, device=device, precision=precision, kind=kind)
 
 
