@@ -26,6 +26,8 @@ def test_the_table_is_what_the_results_give() -> None:
         ("learner", {"alignment_weight": 0.5}),
         ("learner", {"objective": "simsiam"}),
         ("learner", {"ema_decay": 0.99}),
+        ("learner", {"backbone": "micro"}),
+        ("learner", {"image_size": 64}),
         ("stream", {"kind": "irregular"}),
     ],
 )

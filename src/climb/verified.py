@@ -12,6 +12,7 @@ from typing import Any
 from climb.config import LearnerConfig, RunConfig, from_dict
 from climb.methods import choose_method
 from climb.presets import apply_preset
+from climb.recipes import RECIPES
 
 TABLE = Path(__file__).with_name("verified.csv")
 
@@ -79,12 +80,25 @@ def write(found: list[Verified]) -> None:
         writer.writerows(asdict(each) for each in found)
 
 
+def started_from(run: RunConfig) -> LearnerConfig | None:
+    """The learner of the recipe that a run names, or None where there is none for the run's dataset."""
+    build = RECIPES.get(run.recipe)
+    found = build() if build is not None else None
+    return found.learner if found is not None and found.data.dataset == run.data.dataset else None
+
+
+def usual_learner(run: RunConfig, plain: LearnerConfig) -> LearnerConfig:
+    """A plain learner with a run's preset and method, nothing else changed and nothing left to derive."""
+    chosen = choose_method(apply_preset(plain, run.learner.preset), run.learner.method)
+    return replace(run, learner=chosen).resolved().learner
+
+
 def _as_it_is(run: RunConfig) -> bool:
-    """Whether a run is of its method under its preset, on regular tasks; the learning rate may be another."""
+    """Whether a run is of its method under its preset, with the recipe's network, on regular tasks; the learning rate
+    may be another."""
     learner = run.resolved().learner
-    plain = LearnerConfig(backbone=learner.backbone, image_size=learner.image_size)
-    usual = choose_method(apply_preset(plain, learner.preset), learner.method)
-    usual = replace(run, learner=replace(usual, lr=learner.lr)).resolved().learner
+    usual = usual_learner(run, started_from(run) or LearnerConfig(image_size=learner.image_size))
+    usual = replace(usual, lr=learner.lr)
     return run.stream.kind == "regular" and run.stream.manifest is None and learner == usual
 
 
