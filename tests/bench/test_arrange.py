@@ -12,9 +12,16 @@ import pytest
 from climb.bench.arrange import fitting_layout, own_layout, place
 from climb.bench.cell import build_table
 from climb.bench.collect import Found, find_runs
+from climb.bench.grids import Request
+from climb.bench.grids.configure import configure
 from climb.bench.layouts import CA, CA_UPTO, FA, FORGETTING, PER_IMAGE, RELEASED, find_layout
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig, to_dict
 from climb.errors import InputError
+from climb.methods import choose_method
+from climb.presets import apply_preset
+from climb.recipes import get_recipe
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def run(
@@ -26,13 +33,17 @@ def run(
     dataset: str = "cifar100",
     capacity: int = 2500,
     memory: dict[str, Any] | None = None,
+    preset: str = "default",
     **learner: Any,
 ) -> Found:
+    """A run of a method as its recipe has it, but for what is given."""
+    sizes = LearnerConfig(memory=MemoryConfig(capacity=capacity, **(memory or {})))
     config = RunConfig(
+        recipe=f"{dataset}-{tasks}",
         seed=seed,
         data=DataConfig(dataset=dataset),
         stream=StreamConfig(kind=kind, tasks=tasks),
-        learner=LearnerConfig(method=method, memory=MemoryConfig(capacity=capacity, **(memory or {})), **learner),
+        learner=replace(choose_method(apply_preset(sizes, preset), method), **learner),
         evaluation=EvaluationConfig(),
     )
     result = {
@@ -184,6 +195,41 @@ def test_rows_are_named_after_what_varies() -> None:
         "climb (paper), lr = 0.05",
         "climb (paper), lr = 0.1",
     ]
+
+
+def names(found: list[Found]) -> list[str]:
+    return [row.label for row in own_layout(found)[0].rows]
+
+
+def test_a_row_says_what_is_not_its_methods_recipe() -> None:
+    """A run with a fault, another rate or other views is not the method, even where nothing else stands beside it."""
+    assert names([run(), run("cla-e"), run("osiris-r"), run("iid")]) == ["iid", "cla-e", "climb", "osiris-r"]
+    assert names([run(lr=0.1), run("cla-e")]) == ["cla-e", "climb, lr = 0.1"]
+    assert names([run(augment_per_batch=True)]) == ["climb, augment_per_batch = True"]
+    assert names([run("osiris-r", views="objective")]) == ["osiris-r, views = simclr"]
+    assert names([run(views="simclr")]) == ["climb"]  # SimCLR's own
+    assert names([run(objective="simsiam", lr=0.2, alignment_weight=0.1)]) == ["climb (simsiam)"]
+    assert names([run(objective="simsiam", lr=0.3, alignment_weight=0.1)]) == ["climb (simsiam), lr = 0.3"]
+    assert names([run(capacity=500)]) == ["climb, memory.capacity = 500"]  # the centroids follow it
+
+
+def test_a_method_that_is_not_installed_here_keeps_its_name() -> None:
+    guest = run(lr=0.1)
+    guest.config["learner"]["method"] = guest.result["method"] = "a-guest"
+    assert names([guest]) == ["a-guest"]
+
+
+def test_sizes_are_those_of_the_recipe_a_run_started_from() -> None:
+    demo, tiny = get_recipe("demo"), configure(Request(scale="tiny"), seed=0, tasks=20)
+    for config in (demo, tiny):
+        assert names([replace(run(dataset="synthetic"), config=to_dict(config.resolved()))]) == ["climb"]
+
+
+def test_published_runs_of_a_recipe_keep_their_methods_name() -> None:
+    paper = find_runs([RESULTS / "cifar100-20-paper", *(RESULTS / "cifar100-20-methods").glob("*-paper-0")])
+    assert names(paper) == sorted({found.result["method"] for found in paper}, key=lambda name: (name != "iid", name))
+    assert names(find_runs([RESULTS / "cifar100-20-default"])) == ["climb"]
+    assert names(find_runs([RESULTS / "cifar100-20-faults" / "batch-views-0"])) == ["climb, augment_per_batch = True"]
 
 
 def test_seeds_of_one_experiment_share_a_row_and_datasets_part_columns() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from climb.bench.cell import Layout, Placed, RowSpec, Settings
 from climb.bench.collect import Found
-from climb.bench.comparable import flattened
 from climb.bench.layouts import CA, CA_UPTO, CHOICES, FA, FORGETTING, LAYOUTS, PER_IMAGE
+from climb.bench.recipe import flattened, unlike_recipe, views_of
 from climb.config import LearnerConfig
 from climb.errors import InputError
 from climb.presets import FAULTS, apply_preset
@@ -48,33 +48,27 @@ def fitting_layout(runs: Sequence[Found]) -> Layout:
 
 
 def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
-    """A layout for the runs at hand: a row per method and whatever else tells them apart, a column per task count."""
-    names = [flattened(run.config) for run in runs]
-    varying = [key for key in NAMED_BY if len({str(flat.get(key)) for flat in names}) > 1]
-    bases = [
-        " ".join([str(run.result["method"]), *([f"({', '.join(said)})"] if (said := _said(flat, varying)) else [])])
-        for run, flat in zip(runs, names, strict=True)
+    """A layout for the runs at hand: a row per method and whatever else tells them apart, or from the method's recipe;
+    a column per task count."""
+    wheres = _row_settings(runs)
+    labels = [
+        ", ".join([base, *(f"{key.removeprefix('learner.')} = {value}" for key, value in where)])
+        for base, where in zip(_base_names(runs), wheres, strict=True)
     ]
-    labels = []
-    for base, flat in zip(bases, names, strict=True):
-        alike = [other for name, other in zip(bases, names, strict=True) if name == base]
-        keys = sorted(
-            key
-            for key in {key for other in alike for key in other}
-            if not key.startswith(PLACED_BY) and len({str(other.get(key)) for other in alike}) > 1
-        )
-        labels.append(", ".join([base, *(f"{key.removeprefix('learner.')} = {flat.get(key)}" for key in keys)]))
     several = len({run.result["dataset"] for run in runs}) > 1
     columns = {_column(run, several=several): run.result["tasks"] for run in runs}
-    irregular = any(flat.get("stream.kind") != "regular" for flat in names)
-    rows = {label: run.result["method"] for label, run in sorted(zip(labels, runs, strict=True), key=lambda at: at[0])}
+    irregular = any(flattened(run.config).get("stream.kind") != "regular" for run in runs)
+    rows = {label: (run.result["method"], where) for label, run, where in zip(labels, runs, wheres, strict=True)}
     layout = Layout(
         name="runs",
         title="Runs on " + ", ".join(sorted({run.result["dataset"] for run in runs})),
         rows=tuple(
             sorted(
-                (RowSpec(label=label, method=name, kind=KINDS.get(name, "method")) for label, name in rows.items()),
-                key=lambda row: ("bound", "method", "indicative").index(row.kind),
+                (
+                    RowSpec(label=label, method=name, kind=KINDS.get(name, "method"), where=where)
+                    for label, (name, where) in rows.items()
+                ),
+                key=lambda row: (("bound", "method", "indicative").index(row.kind), row.label),
             )
         ),
         columns=tuple(sorted(columns, key=lambda column: (columns[column], column))),
@@ -85,6 +79,38 @@ def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
         for label, run in zip(labels, runs, strict=True)
     ]
     return layout, placed
+
+
+def _base_names(runs: Sequence[Found]) -> list[str]:
+    """Each run's method, with its preset where several stand together, and with an objective that is not SimCLR."""
+    flat = [flattened(run.config) for run in runs]
+    found = {key: {each.get(key) for each in flat} for key in NAMED_BY}
+    keys = [key for key, values in found.items() if len(values) > 1]
+    if not found["learner.objective"] <= {LearnerConfig.objective, None}:
+        keys = list(dict.fromkeys(["learner.objective", *keys]))
+    said = [[str(each[key]) for key in keys if each.get(key) is not None] for each in flat]
+    return [
+        " ".join([str(run.result["method"]), *([f"({', '.join(words)})"] if words else [])])
+        for run, words in zip(runs, said, strict=True)
+    ]
+
+
+def _row_settings(runs: Sequence[Found]) -> list[Settings]:
+    """The settings that a run's row is named after: those in which runs of one base name differ from each other, or
+    one of them from its method's recipe."""
+    bases = _base_names(runs)
+    flat = [{**flattened(run.config), "learner.views": views_of(run.config)} for run in runs]
+    keys: dict[str, list[str]] = {}
+    for base in dict.fromkeys(bases):
+        alike = [(run, each) for run, each, name in zip(runs, flat, bases, strict=True) if name == base]
+        unlike = {key for run, _ in alike for key in unlike_recipe(run.config)}
+        varying = {
+            key
+            for key in {key for _, each in alike for key in each}
+            if not key.startswith(PLACED_BY) and len({str(each.get(key)) for _, each in alike}) > 1
+        }
+        keys[base] = sorted(unlike | varying)
+    return [tuple((key, each.get(key)) for key in keys[base]) for base, each in zip(bases, flat, strict=True)]
 
 
 def _fits(row: RowSpec, layout: Layout, run: Found) -> bool:
@@ -109,7 +135,3 @@ def _column(run: Found, *, several: bool) -> str:
     kind = run.config.get("stream", {}).get("kind", "regular")
     tasks = f"{run.result['tasks']} {'' if kind == 'regular' else kind + ' '}tasks"
     return f"{run.result['dataset']}, {tasks}" if several else tasks
-
-
-def _said(flat: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    return [str(flat[key]) for key in keys if flat.get(key) is not None]

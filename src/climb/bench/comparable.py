@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from climb.bench.recipe import flattened
+
 Aspect = Literal["cbp", "capacity", "memory", "dataset", "stream", "probe", "evaluated", "preset", "backbone"]
 
 CBP_TOLERANCE = 0.005
@@ -173,21 +175,6 @@ def _settings(runs: Sequence[FinishedRun]) -> list[str]:
         if said:
             reasons.append(f"different settings in {row}, {column}: {', '.join(said)}")
     return reasons
-
-
-def flattened(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name.
-
-    >>> flattened({"learner": {"lr": 0.1}})
-    {'learner.lr': 0.1}
-    """
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            found.update(flattened(value, f"{prefix}{key}."))
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def _values(runs: Iterable[FinishedRun], read: Read) -> list[str]:
