@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -217,6 +217,31 @@ def test_a_method_that_is_not_installed_here_keeps_its_name() -> None:
     guest = run(lr=0.1)
     guest.config["learner"]["method"] = guest.result["method"] = "a-guest"
     assert names([guest]) == ["a-guest"]
+
+
+@pytest.mark.parametrize("against", [None, "paper"])
+def test_a_paper_table_names_rows_that_are_not_as_the_recipe_has_them(against: Literal["paper"] | None) -> None:
+    def note(layout: str, *found: Found) -> list[str]:
+        shape = find_layout(layout)
+        notes = build_table(shape, place(shape, found)[0], against=against).notes
+        return [said for said in notes if said.startswith("not the recipe's settings")]
+
+    plain = (run(preset="paper"), run("osiris-r", preset="paper"), run("minred", preset="paper"))
+    assert note("table-regular", *plain) == []
+    changed = (run(preset="paper", lr=0.1), run("osiris-r", preset="paper", lr=0.03, views="objective"))
+    assert note("table-regular", *changed) == [
+        "not the recipe's settings: CLIMB, lr = 0.1 (there 0.3); "
+        "Osiris-R, lr = 0.03 (there 0.01), views = simclr (there common)"
+    ]
+    weaker = run(preset="paper", alignment_weight=0.1)
+    assert note("table-pruning", weaker) == ["not the recipe's settings: Anchor, alignment_weight = 0.1 (there 2.0)"]
+    # The table of ablations has every row at CLIMB's rates.
+    assert note("table-ablation", run("finetune", preset="paper", lr=0.3)) == []
+    own = run("finetune", preset="paper")
+    assert note("table-ablation", own) == ["not the recipe's settings: SSL, lr = 0.1 (there 0.3)"]
+    # What a row is about is not said again.
+    assert note("table-faults", run(preset="paper", augment_per_batch=True)) == []
+    assert note("table-sensitivity-update", run(preset="paper", ema_decay=0.99)) == []
 
 
 def test_sizes_are_those_of_the_recipe_a_run_started_from() -> None:

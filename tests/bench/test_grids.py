@@ -8,12 +8,12 @@ from functools import cache
 
 import pytest
 
-from climb.bench.cell import build_table
+from climb.bench.cell import Placed, build_table
 from climb.bench.grids import GRIDS, Request, build_grid, describe
 from climb.bench.grids.grid import Scale
 from climb.bench.layouts import LAYOUTS, RELEASED
 from climb.bench.paper import all_printed
-from climb.config import RunConfig
+from climb.config import RunConfig, to_dict
 from climb.errors import InputError
 from climb.methods import check_config
 from climb.presets import FAULTS, PRESETS, apply_preset
@@ -230,6 +230,21 @@ def test_a_preset_that_evaluates_teachers_may_be_compared_with_methods_that_have
         "capacity",
         "evaluated",
     )
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("scale", ["full", "tiny"])
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_runs_of_a_grid_are_as_their_recipe_has_them(name: str, scale: Scale, preset: str) -> None:
+    if (name, preset) == ("table-faults", "reference"):
+        return
+    grid = build_grid(name, Request(scale=scale, preset=preset, seeds=(0,)))
+    placed = [
+        Placed(row=at.row, column=at.column, result={"seed": 0, "method": ""}, config=to_dict(at.config.resolved()))
+        for at in grid.entries
+    ]
+    notes = build_table(grid.layout, placed, mix=True).notes
+    assert not [note for note in notes if note.startswith("not the recipe's settings")]
 
 
 def test_wall_clock_times_warn_of_shared_devices() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from climb.bench.comparable import Aspect, differences, unlike_the_paper
+from climb.bench.comparable import PAPERS, Aspect, differences, unlike_the_paper
 from climb.bench.paper import Printed, printed_value
+from climb.bench.recipe import unlike_recipe
 from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, bootstrap_interval, sample_of, verdicts
 from climb.errors import InputError, unknown
 
@@ -47,6 +48,8 @@ class RowSpec:
     """The label in LaTeX, where it has symbols."""
     where: Settings = ()
     """Settings by which a run is known to belong here, besides its method."""
+    own_rates: bool = True
+    """Whether the method is meant to run at its own rates; False means CLIMB's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,8 +189,10 @@ def build_table(
             paper=printed,
             difference=None if printed is None else sample.mean - printed.mean,
         )
-    notes = _notes(cells, test, judged, [*reasons, *remarks, *([layout.note] if layout.note else [])])
-    if against == "paper" and not any(cell.paper for cell in cells.values()):
+    beside = any(cell.paper for cell in cells.values())
+    unlike = _unlike_recipes(layout, runs, but=PAPERS if beside else ())
+    notes = _notes(cells, test, judged, [*reasons, *unlike, *remarks, *([layout.note] if layout.note else [])])
+    if against == "paper" and not beside:
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
     elif against == "paper":
         notes += unlike_the_paper(runs, allowed=layout.varies)
@@ -265,6 +270,26 @@ def _notes(
     if untested:
         notes.append(f"no test for {untested} of the numbers that are not bold: too few seeds, theirs or the best's")
     return [*notes, *said]
+
+
+def _unlike_recipes(layout: Layout, runs: Iterable[Placed], *, but: Collection[str]) -> list[str]:
+    """Rows whose runs are not what the table's own grid would run there, in settings that the row does not name.
+
+    Args:
+        layout: the table.
+        runs: what stands in it.
+        but: settings that another note speaks of.
+    """
+    rows: dict[str, dict[str, None]] = {}
+    for run in runs:
+        row = layout.row(run.row)
+        named = {*dict(layout.where + row.where), *but}
+        for key, (value, meant) in unlike_recipe(run.config, own_rates=row.own_rates).items():
+            if key not in named:
+                said = f"{key.removeprefix('learner.')} = {value} (there {meant})"
+                rows.setdefault(run.row, {})[said] = None
+    said = "; ".join(f"{row}, {', '.join(settings)}" for row, settings in rows.items())
+    return [f"not the recipe's settings: {said}"] if said else []
 
 
 def _seeds(cells: Mapping[CellKey, Cell]) -> list[str]:

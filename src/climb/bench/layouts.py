@@ -99,7 +99,7 @@ def _faults() -> tuple[RowSpec, ...]:
 
 
 def _ablation(label: str, method: str, latex: str) -> RowSpec:
-    return RowSpec(label=label, method=method, latex=latex)
+    return RowSpec(label=label, method=method, latex=latex, own_rates=False)
 
 
 LAYOUTS: dict[str, Layout] = {
@@ -176,9 +176,9 @@ LAYOUTS: dict[str, Layout] = {
             title="Diversity of the memory at the end",
             rows=(
                 CLIMB,
-                RowSpec(label="MinRed", method="climb-minred"),
-                RowSpec(label="Reservoir", method="climb-reservoir"),
-                RowSpec(label="FIFO", method="climb-fifo"),
+                RowSpec(label="MinRed", method="climb-minred", own_rates=False),
+                RowSpec(label="Reservoir", method="climb-reservoir", own_rates=False),
+                RowSpec(label="FIFO", method="climb-fifo", own_rates=False),
             ),
             columns=("20 tasks",),
             where=REGULAR + SIMCLR,

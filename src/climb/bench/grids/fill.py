@@ -41,6 +41,7 @@ def fill(request: Request, layout: Layout, *, seeds: int, settings: Settings | N
                 request,
                 seed=seed,
                 tasks=IID_TASKS if row.method == "iid" else number,
+                own_rates=row.own_rates,
                 **{"method": row.method, **(settings(row) if settings else {})},
             ),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from climb.bench.cell import Layout, RowSpec
+from climb.bench.cell import RowSpec
 from climb.bench.grids.fill import fill
 from climb.bench.grids.grid import Grid, Request
 from climb.bench.layouts import RELEASED, SIZES, coupled, find_layout
@@ -24,7 +24,7 @@ def table_irregular(request: Request) -> Grid:
 
 def table_ablation(request: Request) -> Grid:
     """CLIMB part by part, then with other memories; all at CLIMB's rates."""
-    return _at_climbs_rates(request, find_layout("table-ablation"), seeds=5)
+    return fill(request, find_layout("table-ablation"), seeds=5)
 
 
 def table_sensitivity_architecture(request: Request) -> Grid:
@@ -44,13 +44,7 @@ def table_pruning(request: Request) -> Grid:
 
 def table_diversity(request: Request) -> Grid:
     """What CLIMB's and three other memories hold at the end of one run, within CLIMB's learner."""
-    return _at_climbs_rates(request, find_layout("table-diversity"), seeds=1)
-
-
-def _at_climbs_rates(request: Request, layout: Layout, *, seeds: int) -> Grid:
-    """The paper's rows at CLIMB's rates; a method that its table lacks keeps its own."""
-    compared = {row.method for row in layout.rows}
-    return fill(request, layout, seeds=seeds, settings=lambda row: {"own_rates": row.method not in compared})
+    return fill(request, find_layout("table-diversity"), seeds=1)
 
 
 def table_simsiam(request: Request) -> Grid:
