@@ -51,7 +51,7 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
         ({"data__options": {"classes": 4}}, "different datasets: cifar100 32 px, cifar100 32 px classes=4"),
         ({"stream__kind": "irregular"}, "different streams in 20 tasks: irregular, regular"),
         ({"stream__options": {"cap": 9}}, "different streams in 20 tasks: regular, regular cap=9"),
-        ({"stream__manifest": {"tasks": []}}, "different streams in 20 tasks: a saved scenario, regular"),
+        ({"stream__manifest": {"tasks": []}}, "different streams in 20 tasks: a saved scenario (2f057bef), regular"),
         ({"preset": "default"}, "different presets: default, paper"),
         ({"evaluated": "teacher"}, "different networks evaluated: student, teacher"),
         ({"evaluation__epochs": 10}, "different probes: linear, 10 epochs, linear, 100 epochs"),
@@ -80,6 +80,21 @@ def test_a_method_without_memory_is_held_to_no_capacity() -> None:
 
 def test_what_differs_on_purpose_is_allowed() -> None:
     assert differences([run(), run(learner__memory__capacity=500)], allowed=["capacity"]) == ([], [])
+
+
+def test_the_released_code_may_stand_beside_one_other_preset() -> None:
+    """A table of faults allows it; two readings of the paper in one of its rows would become two seeds."""
+    released = run(preset="reference")
+    assert differences([run(), released], allowed=["preset"]) == ([], [])
+    reasons, _ = differences([run(), run(seed=1, preset="default"), released], allowed=["preset"])
+    assert reasons == ["different presets: default, paper"]
+
+
+def test_saved_scenarios_are_told_apart() -> None:
+    first, second = run(stream__manifest={"tasks": [[0], [1]]}), run(stream__manifest={"tasks": [[1], [0]]})
+    assert differences([first, first]) == ([], [])
+    (reason,), _ = differences([first, second])
+    assert reason.startswith("different streams in 20 tasks: a saved scenario (")
 
 
 def test_a_network_that_differs_on_purpose_is_said() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -29,6 +31,10 @@ PAPERS: dict[str, object] = {
     "evaluation.epochs": 100,
 }
 """What stands behind every number of the paper, but for its table of capacities."""
+
+
+RELEASED = "reference"
+"""The preset that is the released code's behaviour."""
 
 
 TOLD = ("cassle-r",)
@@ -82,6 +88,9 @@ def differences(
         found = _values(concerned, read)
         if len(found) > 1 and aspect not in allowed:
             reasons.append(f"different {words}: {', '.join(found)}")
+    if "preset" in allowed:  # for the released code alone; two others would become two seeds of one row
+        found = _values([run for run in runs if _preset(run) != RELEASED], _preset)
+        reasons += [f"different presets: {', '.join(found)}"] if len(found) > 1 else []
     if "stream" not in allowed:
         for column in dict.fromkeys(run.column for run in compared):
             found = _values([run for run in compared if run.column == column], _stream)
@@ -205,8 +214,9 @@ def _dataset(run: FinishedRun) -> object:
 def _stream(run: FinishedRun) -> object:
     """In which order images came. Which classes made which task, the seed decides, or a saved scenario."""
     kind, options = _at(run.config, "stream", "kind"), _at(run.config, "stream", "options")
-    if _at(run.config, "stream", "manifest") is not None:
-        return "a saved scenario"
+    manifest = _at(run.config, "stream", "manifest")
+    if manifest is not None:
+        return f"a saved scenario ({hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:8]})"
     return (
         None
         if kind is None
