@@ -130,9 +130,10 @@ def test_a_table_says_what_its_numbers_and_its_bold_are() -> None:
     rule = "one-sided unpaired equal-variance t-test, p >= 0.05; 1 comparisons"
     rows = [*seeds("a", [50.0, 52.0, 54.0]), *seeds("b", [40.0, 41.0, 42.0])]
     bold = f"bold: the best of its column, or not told apart from it ({rule})"
-    assert build_table(LAYOUT, rows).notes == (seeded, bold)
-    assert build_table(LAYOUT, rows[:3]).notes == (seeded,)  # nothing to be better than
-    assert build_table(LAYOUT, rows[:5]).notes[0] == "mean ± sample standard deviation, n = 2 to 3"
+    shared = "all runs: cifar100"
+    assert build_table(LAYOUT, rows).notes == (shared, seeded, bold)
+    assert build_table(LAYOUT, rows[:3]).notes == (shared, seeded)  # nothing to be better than
+    assert build_table(LAYOUT, rows[:5]).notes[1] == "mean ± sample standard deviation, n = 2 to 3"
 
 
 def test_unequal_seeds_are_told() -> None:

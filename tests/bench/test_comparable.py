@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climb.bench.cell import Placed
-from climb.bench.comparable import differences, unlike_the_paper
+from climb.bench.comparable import differences, shared, unlike_the_paper
 
 RESULT = {
     "seed": 0,
@@ -136,6 +136,30 @@ def test_methods_that_are_told_where_tasks_end_are_marked() -> None:
     assert differences([run(), before_results_said_so]) == ([], ["told where tasks end: cassle-r"])
 
 
+def test_methods_that_are_trained_on_other_views_are_marked() -> None:
+    plain, other = (run(learner__objective="simclr", learner__views=views) for views in ("simclr", "objective"))
+    assert differences([plain], others=[plain, other]) == ([], [])
+    osiris = run("50 tasks", method="osiris-r", learner__objective="simclr", learner__views="common")
+    assert differences([plain], others=[plain, osiris]) == (
+        [],
+        ["trained on other views than the objective's: osiris-r (common)"],
+    )
+
+
+def test_what_all_runs_share_is_said_once() -> None:
+    assert shared([run(), run(seed=1)]) == ["all runs: cifar100 32 px, resnet18, preset paper, student evaluated"]
+    assert shared([run(), run(preset="default", evaluated="teacher")]) == ["all runs: cifar100 32 px, resnet18"]
+    assert shared([]) == []
+
+
+def test_a_rehearsal_says_that_its_numbers_mean_nothing() -> None:
+    (_, said) = shared([Placed(row="r", column="c", result=RESULT, config={**CONFIG, "recipe": "tiny-20"})])
+    assert "rehearsal" in said
+    assert (
+        len(shared([Placed(row="r", column="c", result=RESULT, config={**CONFIG, "recipe": "tiny-imagenet-20"})])) == 1
+    )
+
+
 def test_seeds_of_one_cell_had_the_same_settings() -> None:
     reasons, _ = differences([run(learner__lr=0.1), run(seed=1, learner__lr=0.3)])
     assert reasons == ["different settings in r, 20 tasks: lr = 0.1 and 0.3"]
@@ -166,6 +190,9 @@ def test_runs_beside_the_papers_numbers_tell_other_settings_than_its() -> None:
     small = run(learner__backbone="micro", learner__memory__capacity=500)
     assert unlike_the_paper([run(), small]) == [
         "not the paper's setting: backbone micro (there resnet18); capacity 500 (there 2500)"
+    ]
+    assert unlike_the_paper([run(preset="default", evaluated="teacher")]) == [
+        "not the paper's setting: preset default (there paper); evaluated teacher (there student)"
     ]
     without_memory = run(memory_bytes=0, learner__memory__capacity=500)
     assert unlike_the_paper([without_memory]) == []

@@ -39,7 +39,10 @@ def test_what_is_missing_and_what_serves_several_columns_is_noted_in_the_files(t
         "not whole: 1 of 3 runs are not finished (CLIMB)",
     )
     assert {bounds, missing} <= set(table.notes)
-    assert missing in (tmp_path / "table-regular" / "table.md").read_text()
+    written = (tmp_path / "table-regular" / "table.md").read_text()
+    assert missing in written
+    assert "micro, preset paper, student evaluated" in written
+    assert "a rehearsal at tiny scale" in written
     assert run_job(second).status == "done"
     ((_, whole),) = publish_each([grid], refreshed(plan), tmp_path)
     assert isinstance(whole, Table)

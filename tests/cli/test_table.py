@@ -65,6 +65,8 @@ def test_runs_without_a_place_are_named(runs: Path, climb: Climb) -> None:
     said = climb("table", runs, "--layout", "table-ablation", "--format", "csv")
     assert said.code == 0
     assert said.err.count("no place in table-ablation for") == 3
+    assert "climb: mean ± sample standard deviation, n = 3" in said.err  # what the data has no room for
+    assert "sample standard deviation" not in said.out
     assert climb("table", runs, "--layout", "table-simsiam").code == 2
 
 

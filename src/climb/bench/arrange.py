@@ -8,7 +8,7 @@ from typing import Any
 from climb.bench.cell import Layout, Placed, RowSpec, Settings
 from climb.bench.collect import Found
 from climb.bench.layouts import CA, CA_UPTO, CHOICES, FA, FORGETTING, LAYOUTS, PER_IMAGE
-from climb.bench.recipe import flattened, unlike_recipe, views_of
+from climb.bench.recipe import flattened, named_settings, unlike_recipe
 from climb.config import LearnerConfig
 from climb.errors import InputError
 from climb.presets import FAULTS, apply_preset
@@ -99,7 +99,7 @@ def _row_settings(runs: Sequence[Found]) -> list[Settings]:
     """The settings that a run's row is named after: those in which runs of one base name differ from each other, or
     one of them from its method's recipe."""
     bases = _base_names(runs)
-    flat = [{**flattened(run.config), "learner.views": views_of(run.config)} for run in runs]
+    flat = [named_settings(run.config) for run in runs]
     keys: dict[str, list[str]] = {}
     for base in dict.fromkeys(bases):
         alike = [(run, each) for run, each, name in zip(runs, flat, bases, strict=True) if name == base]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from climb.bench.comparable import PAPERS, Aspect, differences, unlike_the_paper
+from climb.bench.comparable import PAPERS, Aspect, differences, shared, unlike_the_paper
 from climb.bench.paper import Printed, printed_value
 from climb.bench.recipe import unlike_recipe
 from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, bootstrap_interval, sample_of, verdicts
@@ -190,8 +190,9 @@ def build_table(
             difference=None if printed is None else sample.mean - printed.mean,
         )
     beside = any(cell.paper for cell in cells.values())
-    unlike = _unlike_recipes(layout, runs, but=PAPERS if beside else ())
-    notes = _notes(cells, test, judged, [*reasons, *unlike, *remarks, *([layout.note] if layout.note else [])])
+    said = [*reasons, *_unlike_recipes(layout, runs, but=PAPERS if beside else ()), *remarks]
+    said += [layout.note] if layout.note else []
+    notes = [*shared(runs), *_notes(cells, test, judged, said)]
     if against == "paper" and not beside:
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
     elif against == "paper":

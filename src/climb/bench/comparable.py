@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from climb.bench.recipe import flattened
+from climb.bench.recipe import flattened, named_settings, views_of
 
 Aspect = Literal["cbp", "capacity", "memory", "dataset", "stream", "probe", "evaluated", "preset", "backbone"]
 
@@ -31,6 +32,10 @@ PAPERS: dict[str, object] = {
     "evaluation.epochs": 100,
 }
 """What stands behind every number of the paper, but for its table of capacities."""
+
+
+PAPERS_RESULTS = {"preset": "paper", "evaluated": "student"}
+"""The same, of what a result says."""
 
 
 RELEASED = "reference"
@@ -106,6 +111,8 @@ def differences(
     remarks += _outside(compared, apart)
     told = _values([run for run in runs if run.result.get("needs_boundaries", _method(run) in TOLD)], _method)
     remarks += [f"told where tasks end: {', '.join(told)}"] if told else []
+    views = _values(runs, _other_views)
+    remarks += [f"trained on other views than the objective's: {', '.join(views)}"] if views else []
     remarks += [
         f"{words} differ: {', '.join(found)}"
         for words, read in (
@@ -121,6 +128,24 @@ def differences(
     return reasons, remarks
 
 
+def shared(runs: Sequence[FinishedRun]) -> list[str]:
+    """What all runs of a table have in common and none of its rows or columns says."""
+    said = [
+        words.format(*found)
+        for words, read in (
+            ("{}", _dataset),
+            ("{}", _backbone),
+            ("preset {}", _preset),
+            ("{} evaluated", _evaluated),
+        )
+        if len(found := _values(runs, read)) == 1
+    ]
+    notes = [f"all runs: {', '.join(said)}"] if said else []
+    if any(_rehearsed(run) for run in runs):
+        notes.append("a rehearsal at tiny scale: numbers of a few synthetic images, which mean nothing")
+    return notes
+
+
 def unlike_the_paper(runs: Iterable[FinishedRun], *, allowed: Collection[Aspect] = ()) -> list[str]:
     """In what runs beside the paper's numbers had another setting than its: a difference is then not the method's."""
     expected = {key: value for key, value in PAPERS.items() if "capacity" not in allowed or "capacity" not in key}
@@ -130,6 +155,10 @@ def unlike_the_paper(runs: Iterable[FinishedRun], *, allowed: Collection[Aspect]
         for key, value in expected.items():
             if given.get(key, value) != value and (key != "learner.memory.capacity" or _capacity(run) is not None):
                 found.setdefault(key, set()).add(str(given[key]))
+        for key, value in PAPERS_RESULTS.items():
+            if run.result.get(key, value) != value:
+                found.setdefault(key, set()).add(str(run.result[key]))
+    expected.update(PAPERS_RESULTS)
     said = [f"{key.rpartition('.')[2]} {', '.join(sorted(v))} (there {expected[key]})" for key, v in found.items()]
     return [f"not the paper's setting: {'; '.join(said)}"] if said else []
 
@@ -175,7 +204,7 @@ def _settings(runs: Sequence[FinishedRun]) -> list[str]:
     """Cells whose seeds were not trained alike: their mean would be one of different methods."""
     cells: dict[tuple[str, str, object], list[dict[str, Any]]] = {}
     for run in runs:  # other presets are a reason of their own
-        cells.setdefault((run.row, run.column, _preset(run)), []).append(flattened(run.config))
+        cells.setdefault((run.row, run.column, _preset(run)), []).append(named_settings(run.config))
     reasons = []
     for (row, column, _), configs in cells.items():
         keys = sorted({key for config in configs for key in config if not key.startswith(HELD_ELSEWHERE)})
@@ -200,6 +229,8 @@ def _at(data: Mapping[str, Any], *keys: str) -> Any:
 def _dataset(run: FinishedRun) -> object:
     """Name, image size, what the loader was given, and which images of one's own it found: all change the task."""
     name = run.result.get("dataset")
+    if name is None:
+        return None
     size, options = _at(run.config, "learner", "image_size"), _at(run.config, "data", "options")
     return " ".join(
         [
@@ -234,6 +265,17 @@ def _preset(run: FinishedRun) -> object:
 
 def _evaluated(run: FinishedRun) -> object:
     return run.result.get("evaluated")
+
+
+def _rehearsed(run: FinishedRun) -> bool:
+    """Whether a grid shrank the run (`climb.bench.grids.configure`), by the name it gave it."""
+    return re.fullmatch(r"tiny-\d+", str(run.config.get("recipe"))) is not None
+
+
+def _other_views(run: FinishedRun) -> object:
+    """A method with its views, where they are not those that belong to its objective."""
+    views = views_of(run.config)
+    return None if views == views_of(run.config, own=True) else f"{_method(run)} ({views})"
 
 
 def _probe(run: FinishedRun) -> object:

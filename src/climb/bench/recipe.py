@@ -16,7 +16,7 @@ from climb.workshop import find_objective
 
 SIZES = ("backbone", "replay_batch", "memory")
 """What belongs to a stream more than to a method: a run that started from no recipe keeps its own."""
-SCALED = {"memory.stm_centroids": "short_term", "memory.ltm_centroids": "long_term"}
+SCALED = {"learner.memory.stm_centroids": "short_term", "learner.memory.ltm_centroids": "long_term"}
 """Sizes that follow the capacity where they are not given."""
 
 
@@ -53,6 +53,16 @@ def views_of(config: Mapping[str, Any], *, own: bool = False) -> str:
     return next((name for name, policy in POLICIES.items() if policy is made), LearnerConfig.views)
 
 
+def named_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's settings by dotted name, with the name of its views: those of the objective are views as others are.
+
+    >>> named_settings({"learner": {"objective": "simclr", "views": "objective"}})["learner.views"]
+    'simclr'
+    """
+    found = flattened(config)
+    return {**found, "learner.views": views_of(config)} if "learner.views" in found else found
+
+
 def unlike_recipe(config: Mapping[str, Any], *, own_rates: bool = True) -> dict[str, tuple[Any, Any]]:
     """The learner's settings that are not those of its method under its preset, by dotted name: the run's value, and
     the recipe's. The objective is no such setting: it brings its own rates.
@@ -66,14 +76,14 @@ def unlike_recipe(config: Mapping[str, Any], *, own_rates: bool = True) -> dict[
     try:
         run = from_dict(RunConfig, dict(config)).resolved()
         usual = _usual(run, own_rates=own_rates)
-        given, meant = _settings(run.learner), _settings(usual)
+        given, meant = (named_settings({"learner": to_dict(learner)}) for learner in (run.learner, usual))
     except InputError:  # a method, an objective or a setting that is not installed here
         return {}
     follows = MemoryConfig(capacity=run.learner.memory.capacity)
     for key, size in SCALED.items():
         if follows.capacity != usual.memory.capacity:
             meant[key] = getattr(follows, size)
-    return {f"learner.{key}": (value, meant[key]) for key, value in given.items() if value != meant[key]}
+    return {key: (value, meant[key]) for key, value in given.items() if value != meant[key]}
 
 
 def _usual(run: RunConfig, *, own_rates: bool) -> LearnerConfig:
@@ -85,9 +95,3 @@ def _usual(run: RunConfig, *, own_rates: bool) -> LearnerConfig:
         rates = apply_preset(plain, learner.preset)
         usual = replace(usual, lr=rates.lr, alignment_weight=rates.alignment_weight)
     return choose_objective(usual, learner.objective) if learner.objective != usual.objective else usual
-
-
-def _settings(learner: LearnerConfig) -> dict[str, Any]:
-    """By dotted name, with the name of the views that are learned from."""
-    settings = to_dict(learner)
-    return flattened({**settings, "views": views_of({"learner": settings})})

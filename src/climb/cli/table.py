@@ -57,3 +57,5 @@ def table(
         console.print(terminal_table(filled))
     else:
         print(render(filled, format), end="")
+        for note in filled.notes if format == "csv" else ():  # data has no room for them
+            print(f"climb: {note}", file=sys.stderr)
