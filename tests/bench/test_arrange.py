@@ -263,3 +263,12 @@ def test_seeds_of_one_experiment_share_a_row_and_datasets_part_columns() -> None
     cell = build_table(layout, placed, mix=True).cell("climb", "cifar100, 20 tasks", "FA")
     assert cell is not None
     assert (cell.mean, cell.n) == (40.5, 2)
+
+
+def test_readings_of_the_paper_are_not_averaged_in_the_table_of_faults() -> None:
+    shape = find_layout("table-faults")
+    found = [run(preset=preset, seed=seed, embed_mode="train") for seed, preset in enumerate(("paper", "default"))]
+    placed, left = place(shape, found)
+    assert ([item.row for item in placed], left) == (["+ train-embedding"] * 2, [])
+    with pytest.raises(InputError, match="different presets: default, paper"):
+        build_table(shape, placed)
