@@ -9,10 +9,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from climb.bench.recipe import started_from, usual_learner
 from climb.config import LearnerConfig, RunConfig, from_dict
-from climb.methods import choose_method
-from climb.presets import apply_preset
-from climb.recipes import RECIPES
 
 TABLE = Path(__file__).with_name("verified.csv")
 
@@ -78,19 +76,6 @@ def write(found: list[Verified]) -> None:
         writer = csv.DictWriter(handle, [f.name for f in fields(Verified)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(each) for each in found)
-
-
-def started_from(run: RunConfig) -> LearnerConfig | None:
-    """The learner of the recipe that a run names, or None where there is none for the run's dataset."""
-    build = RECIPES.get(run.recipe)
-    found = build() if build is not None else None
-    return found.learner if found is not None and found.data.dataset == run.data.dataset else None
-
-
-def usual_learner(run: RunConfig, plain: LearnerConfig) -> LearnerConfig:
-    """A plain learner with a run's preset and method, nothing else changed and nothing left to derive."""
-    chosen = choose_method(apply_preset(plain, run.learner.preset), run.learner.method)
-    return replace(run, learner=chosen).resolved().learner
 
 
 def _as_it_is(run: RunConfig) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 from climb.augment import POLICIES
 from climb.config import LearnerConfig, MemoryConfig, RunConfig, from_dict, to_dict
 from climb.errors import InputError
-from climb.methods import choose_objective
+from climb.methods import choose_method, choose_objective
 from climb.presets import apply_preset
-from climb.verified import started_from, usual_learner
+from climb.recipes import RECIPES
 from climb.workshop import find_objective
 
 SIZES = ("backbone", "replay_batch", "memory")
@@ -84,6 +84,19 @@ def unlike_recipe(config: Mapping[str, Any], *, own_rates: bool = True) -> dict[
         if follows.capacity != usual.memory.capacity:
             meant[key] = getattr(follows, size)
     return {key: (value, meant[key]) for key, value in given.items() if value != meant[key]}
+
+
+def started_from(run: RunConfig) -> LearnerConfig | None:
+    """The learner of the recipe that a run names, or None where there is none for the run's dataset."""
+    build = RECIPES.get(run.recipe)
+    found = build() if build is not None else None
+    return found.learner if found is not None and found.data.dataset == run.data.dataset else None
+
+
+def usual_learner(run: RunConfig, plain: LearnerConfig) -> LearnerConfig:
+    """A plain learner with a run's preset and method, nothing else changed and nothing left to derive."""
+    chosen = choose_method(apply_preset(plain, run.learner.preset), run.learner.method)
+    return replace(run, learner=chosen).resolved().learner
 
 
 def _usual(run: RunConfig, *, own_rates: bool) -> LearnerConfig:
