@@ -127,7 +127,7 @@ def test_values_at_the_edge_are_allowed() -> None:
 
 def test_a_younger_setting_does_not_change_who_a_run_is() -> None:
     """Runs that were begun before a setting existed are continued, and found by their hash."""
-    folder = Path(__file__).parents[1] / "results" / "cifar100-20-methods" / "cla-e-paper-0"
+    folder = Path(__file__).parents[1] / "results" / "cifar100-20-methods" / "minred-paper-0"
     written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert "swapped_refresh" not in written["config"]["learner"]
     config = from_dict(RunConfig, written["config"])
