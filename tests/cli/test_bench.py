@@ -89,12 +89,12 @@ def test_tune_refuses_what_it_cannot_tune(climb: Command) -> None:
 @pytest.mark.slow
 def test_tune(climb: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RECIPES, "small", lambda: configure(Request(scale="tiny"), seed=0, tasks=20))
-    command = ("tune", "small", "--method", "er-fifo", "--over", "lr=0.05,0.3", "M=4,6", "--device", "cpu")
+    command = ("tune", "small", "--method", "climb-memory-only", "--over", "lr=0.05,0.3", "M=4,6", "--device", "cpu")
     said = climb(*command, "--out", tmp_path)
     assert said.code == 0, said.err
     assert "4 combinations of lr, images_per_centroid" in said.out
     written = json.loads((tmp_path / "ranking.json").read_text())
-    assert (written["metric"], written["method"]) == ("validation_accuracy", "er-fifo")
+    assert (written["metric"], written["method"]) == ("validation_accuracy", "climb-memory-only")
     accuracies = [one["validation_accuracy"] for one in written["ranking"]]
     assert accuracies == sorted(accuracies, reverse=True)
     assert len(accuracies) == 4
