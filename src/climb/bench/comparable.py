@@ -38,7 +38,7 @@ PAPERS_RESULTS = {"preset": "paper", "evaluated": "student"}
 """The same, of what a result says."""
 
 
-RELEASED = "reference"
+RELEASED_PRESET = "reference"
 """The preset that is the released code's behaviour."""
 
 
@@ -94,7 +94,7 @@ def differences(
         if len(found) > 1 and aspect not in allowed:
             reasons.append(f"different {words}: {', '.join(found)}")
     if "preset" in allowed:  # for the released code alone; two others would become two seeds of one row
-        found = _values([run for run in runs if _preset(run) != RELEASED], _preset)
+        found = _values([run for run in runs if _preset(run) != RELEASED_PRESET], _preset)
         reasons += [f"different presets: {', '.join(found)}"] if len(found) > 1 else []
     if "stream" not in allowed:
         for column in dict.fromkeys(run.column for run in compared):

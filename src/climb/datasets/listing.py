@@ -25,7 +25,7 @@ def image_files(folder: Path) -> list[Path]:
 
 def has_images(folder: Path) -> bool:
     """Whether there is an image file below ``folder``: the first one found answers."""
-    return any(True for _ in _images_below(folder))
+    return next(_images_below(folder), None) is not None
 
 
 def own_image_files(folder: Path) -> list[Path]:
