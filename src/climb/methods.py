@@ -296,7 +296,7 @@ def minred(w: Workshop) -> Parts:
     return Parts(network=w.network, memory=w.minred(), batch=MemoryOnly(), objective=w.objective(), alignment=None)
 
 
-@method("osiris-r", paper="Zhang et al., 2024", lr=0.01, views="common")
+@method("osiris-r", paper="Zhang et al., 2024", lr=0.03, views="common")
 def osiris_r(w: Workshop) -> Parts:
     """A uniform sample; one head learns the present, a second one holds past and present apart."""
     return Parts(network=w.network, memory=w.reservoir(), batch=StreamAndReplay(), objective=w.osiris(), alignment=None)
@@ -315,7 +315,7 @@ def scale(w: Workshop) -> Parts:
     )
 
 
-@method("cassle-r", paper="Fini et al., 2022", lr=0.1, alignment_weight=1.0)
+@method("cassle-r", paper="Fini et al., 2022", lr=0.3, alignment_weight=1.0)
 def cassle_r(w: Workshop) -> Parts:
     """A uniform sample, replay, distillation from the last task's network; must be told where tasks end."""
     return with_replay(w, w.reservoir(), w.snapshot())

@@ -228,10 +228,10 @@ def test_a_paper_table_names_rows_that_are_not_as_the_recipe_has_them(against: L
 
     plain = (run(preset="paper"), run("osiris-r", preset="paper"), run("minred", preset="paper"))
     assert note("table-regular", *plain) == []
-    changed = (run(preset="paper", lr=0.1), run("osiris-r", preset="paper", lr=0.03, views="objective"))
+    changed = (run(preset="paper", lr=0.1), run("osiris-r", preset="paper", lr=0.05, views="objective"))
     assert note("table-regular", *changed) == [
         "not the recipe's settings: CLIMB, lr = 0.1 (there 0.3); "
-        "Osiris-R, lr = 0.03 (there 0.01), views = simclr (there common)"
+        "Osiris-R, lr = 0.05 (there 0.03), views = simclr (there common)"
     ]
     weaker = run(preset="paper", alignment_weight=0.1)
     assert note("table-pruning", weaker) == ["not the recipe's settings: Anchor, alignment_weight = 0.1 (there 2.0)"]

@@ -42,10 +42,6 @@ RELEASED_PRESET = "reference"
 """The preset that is the released code's behaviour."""
 
 
-TOLD = ("cassle-r",)
-"""Methods that are told where tasks end and have runs whose results do not say so yet."""
-
-
 class FinishedRun(Protocol):
     """What is read of a run."""
 
@@ -109,7 +105,7 @@ def differences(
     apart = [run for run in runs if not any(run is other for other in compared)]
     remarks = [remark for remark in _unbounded(runs) if remark not in reasons]
     remarks += _outside(compared, apart)
-    told = _values([run for run in runs if run.result.get("needs_boundaries", _method(run) in TOLD)], _method)
+    told = _values([run for run in runs if run.result.get("needs_boundaries")], _method)
     remarks += [f"told where tasks end: {', '.join(told)}"] if told else []
     views = _values(runs, _other_views)
     remarks += [f"trained on other views than the objective's: {', '.join(views)}"] if views else []
