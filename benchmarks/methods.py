@@ -2,11 +2,12 @@
 
     python benchmarks/methods.py --device cuda --preset paper
     python benchmarks/methods.py --device cpu --backbone micro --batches 5 --warm-up 30 --methods climb scale finetune
+    python benchmarks/methods.py --draw results/cifar100-20-methods/wall-clock.json
 
 Times whole stream mini-batches (all passes, replay, distillation, insertion) on random images, in groups that follow
 each other without a pause; CLIMB and the other method in one process, alternating, medians. Memories are filled first.
 Methods take 3 to 42 passes for a mini-batch of 10 images: what counts is the time for the images. PCMC is left out: it
-trains only while it sleeps, every 2000 images.
+trains only while it sleeps, every 2000 images. ``--draw`` makes a picture of times that were written down, beside them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import argparse
 import json
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from climb.bench.figures.canvas import COLOURS, Canvas
 from climb.config import LearnerConfig
 from climb.engine import Engine, IidChunks, resolve_device, resolve_engine, resolve_precision
 from climb.learner import build_engine
@@ -39,7 +42,11 @@ def main() -> None:
     arguments.add_argument("--warm-up", type=int, default=260, help="mini-batches before timing: 250 fill a memory")
     arguments.add_argument("--batches", type=int, default=20, help="mini-batches of a group")
     arguments.add_argument("--json", action="store_true")
+    arguments.add_argument("--draw", type=Path)
     given = arguments.parse_args()
+    if given.draw is not None:
+        draw(given.draw)
+        return
     climb = Paced(given, "climb")
     climb.go(given.warm_up)
     rows = []
@@ -72,6 +79,23 @@ def compare(given: argparse.Namespace, climb: Paced, name: str) -> dict[str, Any
         "ratio": round(ms["other"] / ms["climb"], 2),
         "warm_up_s": round(warm_up, 1),
     }
+
+
+def draw(file: Path) -> None:
+    """Bars of the times in a file, CLIMB's among them."""
+    measured = json.loads(file.read_text(encoding="utf-8"))
+    ours = {"ms_per_mini_batch": statistics.median(row["climb_ms"] for row in measured["rows"]), "ratio": 1.0}
+    rows = {"climb": ours, **{row["method"]: row for row in measured["rows"]}}
+    times = {name: row["ms_per_mini_batch"] for name, row in rows.items()}
+    names = sorted(times, key=times.__getitem__, reverse=True)
+    canvas = Canvas(1, 1, width=6.0, height=0.3 * len(names) + 1.2)
+    panel = canvas.panels[0]
+    bars = panel.barh(names, [times[name] for name in names], color=[COLOURS[name == "climb"] for name in names])
+    panel.bar_label(bars, [f"{rows[name]['ratio']:.2f}" for name in names], padding=3)
+    panel.margins(x=0.1)
+    panel.set_xlabel("ms for ten images of the stream; at the bars: relative to CLIMB")
+    panel.set_title(f"{measured['device']}, torch {measured['torch']}", fontsize=10)
+    canvas.save(file.with_suffix(""))
 
 
 class Paced:
