@@ -211,7 +211,7 @@ def test_an_ambiguous_shape_is_read_with_channels_first() -> None:
         ({"passes": 0}, "passes must be at least 1; given 0"),
         ({"stream_batch": 0}, "stream_batch must be at least 1; given 0"),
         ({"lr": -1.0}, "lr must be above 0"),
-        ({"capacity": 20, "replay_batch": 8}, "capacity 20 is too small for centroids of 30 images; give at least 32"),
+        ({"capacity": 20, "replay_batch": 8}, "capacity 20 is too small for centroids of 30 images; give at least 31"),
     ],
 )
 def test_arguments_that_cannot_be_used(changes: dict[str, Any], message: str) -> None:

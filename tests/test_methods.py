@@ -107,6 +107,33 @@ def test_a_capacity_below_a_centroids_is_refused_where_there_are_centroids(name:
         check_config(config)
 
 
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        ({"window": 0}, "window must be at least 1; given 0"),
+        ({"novelty_percentile": 2.0}, "novelty_percentile must be in 0..1"),
+        ({"stm_rate": -0.1}, "stm_rate must be in 0..1"),
+        ({"ltm_centroids": 0}, "ltm_centroids must be at least 1"),  # not the capacity, which has room for many
+    ],
+)
+def test_what_no_memory_can_be_built_from_is_refused_before_any_work(memory: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        check_config(LearnerConfig(memory=MemoryConfig(**memory)))
+
+
+@pytest.mark.parametrize("images", [5, 12, 30, 50])
+def test_the_capacity_that_is_asked_for_is_enough(images: int) -> None:
+    def config(capacity: int) -> LearnerConfig:
+        return LearnerConfig(replay_batch=1, memory=MemoryConfig(capacity=capacity, images_per_centroid=images))
+
+    with pytest.raises(InputError, match=f"capacity 8 is too small for centroids of {images} images") as refused:
+        check_config(config(8))
+    least = int(str(refused.value).split()[-1])
+    check_config(config(least))
+    with pytest.raises(InputError):
+        check_config(config(least - 1))
+
+
 @pytest.mark.parametrize("name", ["osiris-r", "scale", "pcmc"])
 def test_an_objective_that_a_method_would_not_use_is_refused(name: str) -> None:
     check_config(replace(CONFIG, method=name, replay_batch=8))

@@ -15,7 +15,7 @@ from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamA
 from climb.engine.pcmc import Pcmc, build_pcmc
 from climb.errors import InputError, unknown
 from climb.memory import CentroidMemory, Memory, ReferenceMemory
-from climb.memory.limits import check_sizes
+from climb.memory.limits import check_rules, check_sizes
 from climb.nets import check_backbone
 from climb.plugins import load_plugins
 from climb.workshop import Workshop, find_objective
@@ -153,17 +153,45 @@ def check_config(config: LearnerConfig) -> None:
             # Nothing would come of it but other views and another projector under the same loss.
             raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
     check_backbone(config.backbone)
+    _check_rules(config.memory)
     if issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
         _check_centroids(config.memory)
 
 
+def _check_rules(memory: MemoryConfig) -> None:
+    """Of any method: a memory that does not look at them is not told apart here, and no value outside is meant."""
+    check_rules(
+        memory.window,
+        memory.prune,
+        novelty_percentile=memory.novelty_percentile,
+        stm_rate=memory.stm_rate,
+        ltm_accept=memory.ltm_accept,
+    )
+
+
 def _check_centroids(memory: MemoryConfig) -> None:
-    if memory.long_term < 1 or memory.short_term < 1:
+    scaled = memory.stm_centroids is None and memory.ltm_centroids is None
+    if scaled and min(memory.short_term, memory.long_term) < 1:
+        least = _least_capacity(memory)
         raise InputError(
             f"capacity {memory.capacity} is too small for centroids of {memory.images_per_centroid} images; "
-            f"give at least {memory.images_per_centroid + 2}"
+            + ("give stm_centroids and ltm_centroids, too" if least is None else f"give at least {least}")
         )
     check_sizes(memory.capacity, memory.short_term, memory.long_term, memory.images_per_centroid)
+
+
+def _least_capacity(memory: MemoryConfig) -> int | None:
+    """The fewest images that have room for a centroid of either kind, where both scale with the capacity.
+
+    >>> _least_capacity(MemoryConfig()), _least_capacity(MemoryConfig(images_per_centroid=5))
+    (31, 21)
+    """
+    for capacity in range(1, 100):  # with more there are several long-term centroids
+        scaled = replace(memory, capacity=capacity)
+        short, long = scaled.short_term, scaled.long_term
+        if min(short, long) >= 1 and long * memory.images_per_centroid + short <= capacity:
+            return capacity
+    return None
 
 
 def parts_of(name: str) -> dict[str, str]:
