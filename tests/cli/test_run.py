@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,17 @@ def test_trains_evaluates_and_prints_a_table(climb: Climb, tree: Path, small: li
     other = climb(*command, "--lr", "0.1")
     assert other.code == 2
     assert "holds another run (learner.lr: 0.3 there, 0.1 given)" in other.err
+
+
+def test_only_what_a_run_has_is_named_at_its_end(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run [1]"  # no markup
+    said = climb("run", "folder", "--data", tree, *small, "--method", "finetune", "--out", folder)
+    assert said.code == 0
+    assert "memory: none" in said.out
+    assert f"folder: {folder} (report.html, result.json, accuracy.png, model.safetensors)" in said.out
+    said = climb("run", "folder", "--data", tree, *small, "--method", "er-fifo", "--out", tmp_path / "flat")
+    assert "promotions" not in said.out
+    assert re.search(r"memory: \d+ images, \d\.\d MB\n", said.out)
 
 
 def test_options_reach_the_configuration(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
@@ -113,6 +125,15 @@ def test_a_signal_exits_with_130_and_the_same_command_continues(
     assert said.code == 130
     assert "interrupted; the same command continues" in said.err
     assert climb(*command).code == 0
+
+
+def test_a_verb_that_begins_anew_does_not_promise_to_continue(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("climb.cli.recipes.recipes", interrupted)
+    said = climb("recipes")
+    assert (said.code, said.err) == (130, "climb: interrupted\n")
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from climb._version import __version__
 from climb.errors import ClimbError, InputError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+RESUMABLE = ("run", "learn", "bench", "tune")
+"""Verbs that go on where they were interrupted; the others begin anew."""
 
 LESS_MEMORY = (
     "Stop what else runs on the device (climb bench: a lower --per-device), or take less: --replay-batch 64, "
@@ -122,6 +124,7 @@ def run_command(argv: Sequence[str]) -> int:
         print(f"climb: {'. '.join(str(error).split('. ')[:2])}. {LESS_MEMORY}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        print("climb: interrupted; the same command continues", file=sys.stderr)
+        goes_on = argv[:1] and argv[0] in RESUMABLE
+        print(f"climb: interrupted{'; the same command continues' if goes_on else ''}", file=sys.stderr)
         return INTERRUPTED
     return DONE

@@ -17,11 +17,13 @@ ACCURACIES = (
     ("knn_accuracy", "kNN", "k = 50, or all if fewer"),
     ("ridge_accuracy", "ridge", "alpha = 1"),
 )
+FILES = ("report.html", "result.json", "accuracy.png", "memory.png", "model.safetensors")
+"""What people open first, of what a run leaves behind; `memory.png` is there for a memory with centroids."""
 
 
 def print_result(result: dict[str, Any], folder: Path) -> None:
     """Say what a run found, what it cost, and where the rest is."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)  # a folder's name may have brackets
     other = result.get("other")
     table = Table(
         title=f"{result['method']} ({result['preset']}) on {result['dataset']}, "
@@ -48,19 +50,25 @@ def print_result(result: dict[str, Any], folder: Path) -> None:
     console.print(table)
     gain = result["final_accuracy"] - result["random_encoder_accuracy"]
     console.print(f"FA {result['final_accuracy']:.2f} against {result['random_encoder_accuracy']:.2f}: {gain:+.2f}")
-    memory = result["memory"]
-    console.print(
-        f"memory: {result['stored_images']} images, {result['memory_bytes'] / 1e6:.1f} MB; "
-        + ", ".join(
-            f"{memory.get(key, 0)} {word}"
-            for key, word in (("promoted", "promotions"), ("merged", "merges"), ("pruned", "prunes"))
-        )
-        + (f"; final threshold {memory['threshold']:.3f}" if memory.get("threshold") is not None else "")
-    )
+    console.print(_memory(result))
     seconds = result["seconds"]
     console.print(
         f"budget: {result['cbp']:,} backward passes in {result['gradient_steps']:,} steps, "
         f"{result['forward_only_images']:,} forward only; "
         f"{seconds['train']:.0f} s training, {seconds['evaluate']:.0f} s evaluating, {seconds['total']:.0f} s in all"
     )
-    console.print(f"folder: {folder} (report.html, result.json, accuracy.png, memory.png, model.safetensors)")
+    there = [name for name in FILES if (folder / name).exists()]
+    console.print(f"folder: {folder} ({', '.join(there)})")
+
+
+def _memory(result: dict[str, Any]) -> str:
+    """What is stored; of a memory with centroids, also what became of them."""
+    if not result["memory_bytes"]:
+        return "memory: none"
+    memory = result["memory"]
+    said = f"memory: {result['stored_images']} images, {result['memory_bytes'] / 1e6:.1f} MB"
+    if "stm_centroids" in memory:
+        events = (("promoted", "promotions"), ("merged", "merges"), ("pruned", "prunes"))
+        said += "; " + ", ".join(f"{memory.get(key, 0)} {word}" for key, word in events)
+    threshold = memory.get("threshold")
+    return said if threshold is None else f"{said}; final threshold {threshold:.3f}"
