@@ -19,6 +19,7 @@ import torch
 
 from climb.config import Execution, RunConfig, to_dict
 from climb.engine import Engine, Observation
+from climb.errors import InputError
 from climb.runs import Interrupted, Journal, RunFolder, execute, run
 from climb.runs.interrupt import stop_on_signal
 
@@ -292,3 +293,36 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
             first.kill()
     assert second.returncode == 2
     assert f"another process (number {first.pid}) is at work in {out}" in second.stderr
+
+
+def test_what_killed_processes_left_is_swept_away(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        signal_after(patch, signal.SIGINT, 5)
+        with pytest.raises(Interrupted):
+            execute(make_config(), CPU, out)
+    names = (".memory.safetensors.1a.tmp", ".result.json.2b.tmp", "checkpoint/.state.safetensors.3c.tmp")
+    left = [out / name for name in names]
+    for file in left:
+        file.touch()
+    execute(make_config(), Execution(device="cpu", keep=True), out)
+    assert (out / "checkpoint" / "state.safetensors").exists()
+    assert not any(file.exists() for file in left)
+
+
+def test_a_folder_that_another_run_took_meanwhile_is_refused(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both found it empty; the other wrote its configuration last."""
+    out, claim = tmp_path / "run", RunFolder.claim
+
+    def late(self: RunFolder, *args: Any, **options: Any) -> None:
+        claim(self, *args, **options)
+        self.config_path.unlink()
+        claim(RunFolder(out), make_config(seed=1), CPU, {})
+
+    monkeypatch.setattr(RunFolder, "claim", late)
+    with pytest.raises(InputError, match=r"holds another run \(seed: 1 there, 0 given\)"):
+        execute(make_config(), CPU, out)

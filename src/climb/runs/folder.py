@@ -127,7 +127,8 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Remove what killed processes left half-written: it may be large. For whoever has the folder to itself."""
-        for path in (self.config_path, self.checkpoint_path, self.model_path, self.journal.path):
+        written = (self.config_path, self.checkpoint_path, self.model_path, self.memory_path, self.result_path)
+        for path in (*written, self.journal.path):
             for left in leftovers(path):
                 left.unlink(missing_ok=True)
 

@@ -52,6 +52,8 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
             # Not before: a run that cannot start leaves no folder.
             folder.claim(config, execution, versions(device), images=images)
             with exclusive(folder.path / ".lock"):
+                folder.check(config)  # once more: somebody else's may have been first
+                folder.sweep()
                 return Result(folder.result() or run.execute())  # another process may have finished it meanwhile
 
 
