@@ -125,8 +125,6 @@ class Table:
     rule: Comparison
     notes: tuple[str, ...] = ()
     """What a reader must know: seeds, the rule of bold, what differs between the runs."""
-    against_paper: bool = False
-    """Whether the paper's values are shown beside."""
 
     def cell(self, row: str, column: str, metric: str) -> Cell | None:
         """The number at a place, by the three labels; None where no run is."""
@@ -197,7 +195,7 @@ def build_table(
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
     elif against == "paper":
         notes += unlike_the_paper(runs, allowed=layout.varies)
-    return Table(layout=layout, cells=cells, rule=test, notes=tuple(notes), against_paper=against == "paper")
+    return Table(layout=layout, cells=cells, rule=test, notes=tuple(notes))
 
 
 def value_at(result: Mapping[str, Any], metric: Metric) -> float | None:
