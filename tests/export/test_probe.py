@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +124,11 @@ def test_folders_that_cannot_be_probed(model: OpenModel, coloured: Coloured, tmp
     (tmp_path / "coloured/class9").mkdir()
     with pytest.raises(InputError, match="class 'class9' has no image"):
         probe(model, tmp_path / "coloured")
+    for part in ("train", "test"):  # "train" and "test" are no classes
+        (tmp_path / "flat" / part).mkdir(parents=True)
+        shutil.copy(tmp_path / "coloured/class0/000.png", tmp_path / "flat" / part)
+    with pytest.raises(InputError, match=r"holds test, train without class folders inside; expected train/<class>/"):
+        probe(model, tmp_path / "flat")
     with pytest.raises(InputError, match="shots is 0; it must be at least 1"):
         probe(model, tmp_path, shots=0)
     with pytest.raises(InputError, match="draws is 0; it must be at least 1"):

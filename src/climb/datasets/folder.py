@@ -35,7 +35,7 @@ def folder(*, root: Path | str | None = None, image_size: int = 64, seed: int = 
     base = _existing(root)
     classes, train, test = _listed(base)
     if test is None:
-        train, test = _held_out(base, train, classes, seed)
+        train, test = hold_out(base, train, classes, seed=seed, draw="folder/test part")
     return assemble(name="folder", classes=classes, train=train, test=test, image_size=image_size)
 
 
@@ -51,8 +51,8 @@ def folder_fingerprint(*, root: Path | str | None = None) -> str | None:
 def _listed(base: Path) -> tuple[list[str], Listing, Listing | None]:
     """Classes, training part and test part; None where one has to be held out."""
     if (base / "train").is_dir() and class_folders(base / "train"):
-        return _list_parts(base)
-    return _list_flat(base) if own_image_files(base) else _list_one_part(base)
+        return list_parts(base)
+    return _list_flat(base) if own_image_files(base) else list_one_part(base)
 
 
 def _existing(root: Path | str | None) -> Path:
@@ -69,10 +69,11 @@ def _existing(root: Path | str | None) -> Path:
     return base
 
 
-def _list_parts(base: Path) -> tuple[list[str], Listing, Listing | None]:
+def list_parts(base: Path) -> tuple[list[str], Listing, Listing | None]:
+    """Classes and parts of a folder that has ``train/<class>``; no test part where it has neither test nor val."""
     tests = [base / name for name in ("test", "val") if (base / name).is_dir()]
     if not tests:
-        return _list_one_part(base / "train")
+        return list_one_part(base / "train")
     classes = class_folders(base / "train")
     extra = sorted(set(class_folders(tests[0])) - set(classes))
     if extra:
@@ -93,7 +94,8 @@ def _list_flat(base: Path) -> tuple[list[str], Listing, Listing]:
     return [FLAT_CLASS], Listing(files=tuple(files), labels=(0,) * len(files)), Listing(files=(), labels=())
 
 
-def _list_one_part(base: Path) -> tuple[list[str], Listing, None]:
+def list_one_part(base: Path) -> tuple[list[str], Listing, None]:
+    """Classes and images of ``base/<class>``. Parts of a dataset are no classes: such a folder is refused."""
     classes = class_folders(base)
     if set(classes) <= set(_PARTS):
         raise InputError(
@@ -103,35 +105,31 @@ def _list_one_part(base: Path) -> tuple[list[str], Listing, None]:
     return classes, list_classes(base, classes), None
 
 
-def _held_out(base: Path, listing: Listing, classes: list[str], seed: int) -> tuple[Listing, Listing]:
-    train, test = _stratified(listing, classes, seed)
-    _log.info(
-        "%s has no test part: %d of its %d images (%.0f %% of each class, seed %d) are held out as one",
-        base,
-        len(test.files),
-        len(listing.files),
-        100 * TEST_SHARE,
-        seed,
-    )
-    return train, test
+def hold_out(base: Path, listing: Listing, classes: list[str], *, seed: int, draw: str) -> tuple[Listing, Listing]:
+    """A training and a test part of the images found below ``base``, both in the order of the listing.
 
-
-def _stratified(listing: Listing, classes: list[str], seed: int) -> tuple[Listing, Listing]:
-    """Both parts in the order of the listing, with at least one image of each class in either."""
-    generator = frozen_generator(seed, "folder/test part")
-    held_out: set[int] = set()
+    Of each class 20 %, and at least one image, are the test part; the draw called ``draw`` decides which.
+    """
+    generator = frozen_generator(seed, draw)
+    test: set[int] = set()
     members_of: list[list[int]] = [[] for _ in classes]
     for position, label in enumerate(listing.labels):
         members_of[label].append(position)
     for name, members in zip(classes, members_of, strict=True):
         if len(members) < 2:
-            raise InputError(f"class '{name}' has 1 image; at least 2 are needed to hold one out for the test part")
+            raise InputError(f"class '{name}' has 1 image; at least 2 are needed to hold one out for testing")
         count = max(1, round(TEST_SHARE * len(members)))
-        held_out.update(members[i] for i in generator.permutation(len(members))[:count].tolist())
-    return (
-        _subset(listing, [i for i in range(len(listing.files)) if i not in held_out]),
-        _subset(listing, sorted(held_out)),
+        test.update(members[i] for i in generator.permutation(len(members))[:count].tolist())
+    _log.info(
+        "%s has no test part: %d of its %d images (%.0f %% of each class, seed %d) are held out as one",
+        base,
+        len(test),
+        len(listing.files),
+        100 * TEST_SHARE,
+        seed,
     )
+    train = [position for position in range(len(listing.files)) if position not in test]
+    return _subset(listing, train), _subset(listing, sorted(test))
 
 
 def _subset(listing: Listing, positions: list[int]) -> Listing:
