@@ -15,8 +15,9 @@ from PIL import Image
 
 from climb import Climb
 from climb.errors import InputError
+from climb.evaluation.features import batch_size
 from climb.export import Picture, embed, images_of, open_model, read_features, write_features
-from climb.export.embed import Embedded, batch_size
+from climb.export.embed import Embedded
 from climb.export.feature_files import paths_beside
 
 from .conftest import noise

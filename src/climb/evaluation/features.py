@@ -28,6 +28,15 @@ def frozen(encoder: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+def batch_size(image_size: int) -> int:
+    """Images of ``image_size`` pixels that go through an encoder together: about as much memory at any size.
+
+    >>> batch_size(32), batch_size(224)
+    (1024, 167)
+    """
+    return max(32, min(1024, 2**23 // image_size**2))
+
+
 def extract_features(
     encoder: nn.Module,
     images: torch.Tensor,

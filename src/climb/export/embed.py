@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from climb.errors import ClimbError
+from climb.evaluation.features import batch_size
 from climb.export.image_files import Picture
 from climb.export.opened import OpenModel
 
@@ -22,15 +23,6 @@ class Embedded:
     paths: list[str]
     features: NDArray[np.float32]
     """(n, f), as the encoder gives them: not normalised."""
-
-
-def batch_size(image_size: int) -> int:
-    """Images that go through the encoder together: about as much memory at any size.
-
-    >>> batch_size(32), batch_size(224)
-    (1024, 167)
-    """
-    return max(32, min(1024, 2**23 // image_size**2))
 
 
 def embed(model: OpenModel, pictures: Iterable[Picture]) -> Iterator[Embedded]:

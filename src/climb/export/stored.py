@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from climb.errors import InputError
-from climb.export.embed import batch_size
+from climb.evaluation.features import batch_size
 from climb.export.opened import OpenModel
 from climb.runs import RunFolder
 from climb.runs.remembered import Remembered, remembered

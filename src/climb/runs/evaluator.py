@@ -21,6 +21,7 @@ from climb.evaluation import (
     knn_accuracy,
     ridge_accuracy,
 )
+from climb.evaluation.features import batch_size
 from climb.nets import Network
 from climb.runs.remembered import Remembered, remembered
 from climb.streams import Stream
@@ -114,7 +115,7 @@ class Evaluator:
                 network.encoder,
                 images,
                 engine.augment.plain,
-                batch_size=max(32, min(1024, 2**23 // images.shape[-1] ** 2)),  # as much memory at any size
+                batch_size=batch_size(images.shape[-1]),
                 device=engine.device,
             )
 
