@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Literal
 
 import torch
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from climb.alignment.contract import Alignment
+from climb.alignment.frozen_copy import frozen_copy
 from climb.nets import Encoded
 
 
@@ -48,7 +48,7 @@ class EmaTeacher(Alignment):
     ) -> None:
         super().__init__()
         self.aligner = aligner.requires_grad_(train_aligner)
-        self._teacher = copy.deepcopy(student).requires_grad_(False)
+        self._teacher = frozen_copy(student)
         self.decay = decay
         self.period = period
         self.rows = rows

@@ -13,13 +13,13 @@ from climb.errors import InputError
 from climb.memory.closest import later_of_closest
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.geometry import BatchGeometry
+from climb.memory.ledger import FREE, LTM, STM
 from climb.memory.limits import check_fractions
 from climb.memory.pool import IdPool
 from climb.memory.store import ImageStore, check_images, checked_embeddings
 from climb.memory.window import DistanceWindow
 from climb.seeds import numpy_generator
 
-FREE, STM, LTM = 0, 1, 2
 FIRST_SLOTS = 256  # patches there is room for at first; doubled whenever they are used up
 CENTROIDS_AT_ONCE = 256  # whose patches are compared with each other in one matrix product
 

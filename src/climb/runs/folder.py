@@ -16,6 +16,7 @@ from climb.runs.remembered import Remembered, remembered
 from climb.state import load_tree, save_tree
 
 FORMAT_VERSION = 1
+"""Of `config.json` and `result.json`."""
 IDENTITY = ("config_hash", "data_fingerprint")
 """What both `config.json` and `result.json` say of a run."""
 

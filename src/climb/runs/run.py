@@ -26,7 +26,7 @@ from climb.nets import SavedEncoder, save_encoder
 from climb.parallel import alone, current
 from climb.presets import NETWORK
 from climb.runs.evaluator import Evaluator, row_to_json
-from climb.runs.folder import RunFolder
+from climb.runs.folder import FORMAT_VERSION, RunFolder
 from climb.runs.interrupt import Interrupted, StopRequest, stop_on_signal
 from climb.runs.journal import plain
 from climb.runs.memory_diversity import memory_diversity
@@ -314,7 +314,7 @@ class Run:
             "deterministic": self.device.type == "cpu" or self.execution.deterministic,
             "config_hash": self.config.config_hash(),
             "versions": versions(self.device),
-            "format_version": 1,
+            "format_version": FORMAT_VERSION,
         }
         diversity = memory_diversity(self.engine, classes=len(self.data.classes), seed=self.config.seed)
         if diversity is not None:

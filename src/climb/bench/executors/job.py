@@ -19,6 +19,8 @@ from climb.lock import only_one
 from climb.runs import execute
 
 ERROR_FILE = "error.txt"
+PATIENCE = 60.0
+"""Seconds that a run is given to save its state when it is asked to stop, wherever it is carried out."""
 
 
 @dataclass(frozen=True, kw_only=True)

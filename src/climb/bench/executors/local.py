@@ -17,11 +17,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from climb.bench.executors.job import Executor, Job, Outcome, Outcomes, run_job
+from climb.bench.executors.job import PATIENCE, Executor, Job, Outcome, Outcomes, run_job
 from climb.bench.executors.slots import Slot, slots
-
-PATIENCE = 60.0
-"""Seconds that a run is given to save its state when it is asked to stop."""
 
 
 @dataclass(kw_only=True)

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from climb.bench.executors.job import Executor, Job, Outcome, Outcomes, one_line, run_job
+from climb.bench.executors.job import PATIENCE, Executor, Job, Outcome, Outcomes, one_line, run_job
 from climb.bench.executors.slots import gpus, usable_cores
 from climb.errors import ClimbError, InputError
 
-PATIENCE = 60.0
-"""Seconds that runs are given to save their state when they are asked to stop."""
 RETRIES = 5
 """How often a run is taken up again whose worker or machine died."""
 

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from climb.bench.executors.job import Executor, Job, Outcome, Outcomes, one_line, run_job
+from climb.bench.executors.job import PATIENCE, Executor, Job, Outcome, Outcomes, one_line, run_job
 from climb.errors import InputError
 
-PATIENCE = 60.0
-"""Seconds that runs are given to save their state when they are asked to stop."""
 POLL = 2.0
 """Seconds between two looks at the queue."""
 DEFAULTS: dict[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 1, "nodes": 1}
