@@ -235,7 +235,7 @@ def test_stopped_by_a_signal_a_camera_has_every_frame_learned_that_it_gave_befor
         os.kill(os.getpid(), signal.SIGTERM)
         stop.wait(60)
 
-    camera = Source(read, name="camera", image_size=16, rereadable=False, endless=True, live=True)
+    camera = Source(read, name="camera", rereadable=False, endless=True, live=True)
     monkeypatch.setattr(run, "open_source", lambda *arguments, **options: camera)
     with pytest.raises(Interrupted):
         learn("/dev/video0", out=tmp_path / "out", **small, method="er-fifo")

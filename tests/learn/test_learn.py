@@ -299,7 +299,7 @@ def test_wandb_gets_the_numbers_of_the_journal(small: Small, tmp_path: Path, mon
 
 
 def of_camera(read: Read, monkeypatch: pytest.MonkeyPatch) -> Source:
-    camera = Source(read, name="camera", image_size=16, rereadable=False, endless=True, live=True)
+    camera = Source(read, name="camera", rereadable=False, endless=True, live=True)
     monkeypatch.setattr("climb.learn.run.open_source", lambda *arguments, **options: camera)
     return camera
 

@@ -122,7 +122,6 @@ class Table:
 
     layout: Layout
     cells: Mapping[CellKey, Cell]
-    rule: Comparison
     notes: tuple[str, ...] = ()
     """What a reader must know: seeds, the rule of bold, what differs between the runs."""
 
@@ -195,7 +194,7 @@ def build_table(
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
     elif against == "paper":
         notes += unlike_the_paper(runs, allowed=layout.varies)
-    return Table(layout=layout, cells=cells, rule=test, notes=tuple(notes))
+    return Table(layout=layout, cells=cells, notes=tuple(notes))
 
 
 def value_at(result: Mapping[str, Any], metric: Metric) -> float | None:

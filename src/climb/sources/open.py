@@ -44,7 +44,7 @@ def open_source(
     """
     if every < 1 or workers < 1:
         raise InputError(f"every and workers must be at least 1; given {every} and {workers}")
-    common: dict[str, Any] = {"image_size": image_size, "workers": workers}
+    common: dict[str, Any] = {"workers": workers}
     if not isinstance(images, str | Path):
         _only_of_folders(watch, "an iterable")
         read = read_iterable(images, image_size=image_size)

@@ -20,7 +20,6 @@ class Source:
     Args:
         read: finds the images.
         name: what people call the source.
-        image_size: side of the images.
         rereadable: whether the same images can be found again after a crash.
         endless: whether it waits for more where others end.
         live: whether it goes on when nobody reads, so that images must be dropped.
@@ -32,14 +31,12 @@ class Source:
         read: Read,
         *,
         name: str,
-        image_size: int,
         rereadable: bool,
         endless: bool = False,
         live: bool = False,
         workers: int = 2,
     ) -> None:
         self.name = name
-        self.image_size = image_size
         self.rereadable = rereadable
         self.endless = endless
         self.passed_over: Counter[str] = Counter()
