@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,19 @@ def test_others_may_read_what_the_folder_lets_them(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     write_atomic(tmp_path / "state", keeps_to_itself)
     assert (tmp_path / "state").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_name_is_synced_after_the_file_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut cannot be had here: what is looked at is what the system is asked for."""
+    fsync, asked = os.fsync, list[tuple[bool, bool]]()
+
+    def noted(descriptor: int) -> None:
+        asked.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), (tmp_path / "state").exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_text(tmp_path / "state", "whole")
+    assert asked == [(False, False), (True, True)]
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -26,10 +27,24 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
             with open(temporary, "rb+") as handle:
                 os.fsync(handle.fileno())
             os.replace(temporary, path)
+            sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ClimbError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a power cut, as the bytes of a synced file do.
+
+    What is removed next, such as the checkpoint behind a result, must not be gone while its successor is not there yet.
+    """
+    with contextlib.suppress(OSError):  # Windows opens no folder, some network drives sync none: then it is as it was
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def leftovers(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from climb.errors import ClimbError
+from climb.files import sync_folder
 
 WIDTH = 8
 MERGE_AT = 16_384  # identities kept as Python objects, ten times the size, before they join the sorted array
@@ -86,12 +87,15 @@ class KnownImages:
 
     def write(self) -> int:
         """Append to the file and sync it; the count to write into the checkpoint."""
-        with open(self._path, "r+b" if self._path.exists() else "w+b") as handle:
+        begun = self._path.exists()
+        with open(self._path, "r+b" if begun else "w+b") as handle:
             handle.seek(self._written * WIDTH)  # over what an attempt on a full disk may have left
             handle.write(self._unwritten.tobytes())
             handle.truncate()
             handle.flush()
             os.fsync(handle.fileno())
+        if not begun:  # the checkpoint that counts on it has a folder of its own
+            sync_folder(self._path.parent)
         self._written += len(self._unwritten)
         self._unwritten = array("Q")
         return self._written
