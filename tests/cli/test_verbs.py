@@ -70,6 +70,25 @@ def test_help(verb: list[str], climb: Climb) -> None:
     assert not said.err
 
 
+def test_help_says_nothing_that_is_nothing(climb: Climb) -> None:
+    for verb in ("run", "bench", "learn", "run"):  # and the same the second time
+        said = climb(verb, "--help").out
+        assert "None" not in said
+        assert "(default: )" not in said
+    assert "--lr FLOAT" in said
+    assert "(default: demo)" in said
+
+
+def test_the_list_of_verbs_is_short_and_each_verbs_own_help_is_whole(climb: Climb) -> None:
+    whole = climb("run", "--help").out
+    brief = climb("--help").out
+    assert "Train and evaluate one method" in brief
+    assert "climb --version" in brief
+    assert "torchrun" not in brief
+    assert "torchrun" in whole
+    assert climb("run", "--help").out == whole
+
+
 def test_main_exits_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["climb", "run", "nothing-like-it"])
     with pytest.raises(SystemExit) as left:

@@ -98,15 +98,20 @@ def run_command(argv: Sequence[str]) -> int:
                 "torchrun starts several processes, of which 'climb run' makes one learner; no other verb does"
             )
         known = verbs()
-        if argv[:1] and argv[0] in known and {"-h", "--help"} & set(argv):
-            from climb.cli.named import name_choices
+        if {"-h", "--help"} & set(argv):
+            from climb.cli.help_text import tell_all, tell_one
 
-            name_choices(known[argv[0]])
+            if argv[0] in known:
+                tell_one(known[argv[0]])
+            else:
+                tell_all(known.values())
         tyro.extras.subcommand_cli_from_dict(
             known,
             prog="climb",
-            description="Learn image representations from an unlabeled stream.",
+            description="Learn image representations from an unlabeled stream. One verb explained: climb VERB --help; "
+            "the version: climb --version.",
             args=argv,
+            config=(tyro.conf.DisallowNone,),  # an option that is not given is left out, not called None
             sort_subcommands=False,
         )
     except InputError as error:
