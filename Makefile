@@ -8,7 +8,7 @@ PIP := $(BIN)/pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       install climb into $(VENV) and run CLIMB on a built-in synthetic stream (two minutes)"
+	@echo "make demo       install climb into $(VENV) and run CLIMB on a built-in synthetic stream (a minute or two)"
 	@echo "make test       install the development tools and pass every check (under ten minutes)"
 	@echo "make test-slow  what needs longer"
 	@echo "make verify     every method on the demo's stream, three seeds (an hour on two cores)"

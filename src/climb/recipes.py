@@ -43,13 +43,13 @@ def describe(name: str) -> str:
 
 @recipe
 def demo() -> RunConfig:
-    """CLIMB on a built-in synthetic stream: two minutes on two CPU cores."""
+    """CLIMB on a built-in synthetic stream: a minute or two on two CPU cores."""
     return RunConfig(
         data=DataConfig(dataset="synthetic", options={"classes": 10, "train_per_class": 300, "test_per_class": 50}),
         stream=StreamConfig(tasks=5),
         learner=LearnerConfig(
             backbone="micro",
-            # Sizes that two CPU cores finish in two minutes, with a memory small enough to promote, merge and prune.
+            # Two CPU cores finish this in a minute or two; the memory is small enough to promote, merge and prune.
             replay_batch=64,
             memory=MemoryConfig(capacity=240, stm_centroids=30, ltm_centroids=10, images_per_centroid=12, window=300),
             # The stream is 50 times shorter than the paper's: a teacher at 0.999 would still be near its random start.

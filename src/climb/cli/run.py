@@ -97,7 +97,8 @@ def run(
         deterministic: bit-identical repetition on a GPU too.
         checkpoint_seconds: time between two checkpoints.
         keep: keep the last checkpoint of a finished run.
-        out: run folder; by default runs/RECIPE-PRESET-SEED, with what was changed from the recipe in its name.
+        out: run folder; by default runs/RECIPE-PRESET-SEED, with another method, dataset, objective, views, scenario,
+            number of tasks or faults in its name; give one for other changes.
     """
     from climb.methods import choose_method, choose_objective
     from climb.parallel import is_first
