@@ -109,6 +109,8 @@ def test_scaled_sizes_always_fit(capacity: int) -> None:
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"alignment_weight": -0.1}, "alignment_weight must be at least 0"),
         ({"alignment_weight": float("nan")}, "alignment_weight must be at least 0"),
+        ({"momentum": 1.0}, r"momentum must be at least 0 and below 1; given 1\.0$"),
+        ({"weight_decay": -1.0}, r"weight_decay must be at least 0 and finite; given -1\.0$"),
         ({"ema_decay": 1.1}, r"ema_decay must be in 0\.\.1"),
         ({"ema_decay": float("nan")}, r"ema_decay must be in 0\.\.1"),
         ({"image_size": 7}, "image_size must be at least 8 pixels"),

@@ -291,10 +291,10 @@ def check_learner(config: LearnerConfig) -> None:
         raise InputError(f"temperature must be above 0 and finite; given {config.temperature}")
     if not 0 <= config.alignment_weight < math.inf:
         raise InputError(f"alignment_weight must be at least 0 and finite; given {config.alignment_weight}")
-    if not 0 <= config.momentum < 1 or not 0 <= config.weight_decay < math.inf:
-        raise InputError(
-            f"momentum must be in 0..1 and weight_decay at least 0; given {config.momentum} and {config.weight_decay}"
-        )
+    if not 0 <= config.momentum < 1:
+        raise InputError(f"momentum must be at least 0 and below 1; given {config.momentum}")
+    if not 0 <= config.weight_decay < math.inf:
+        raise InputError(f"weight_decay must be at least 0 and finite; given {config.weight_decay}")
     if not 0 <= config.ema_decay <= 1:
         raise InputError(f"ema_decay must be in 0..1; given {config.ema_decay}")
     if config.image_size < 8:

@@ -344,3 +344,10 @@ def test_a_run_of_an_older_version_that_did_not_write_what_its_images_were_stays
         del written["data_fingerprint"]
         (tmp_path / "run" / name).write_text(json.dumps(written))
     assert "data_fingerprint" not in execute(config, images, tmp_path / "run")
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_a_time_between_checkpoints_that_is_none_is_refused(seconds: float, make_config: Make, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="checkpoint_seconds must be at least 0; given"):
+        execute(make_config(), Execution(device="cpu", checkpoint_seconds=seconds), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

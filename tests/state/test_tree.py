@@ -132,6 +132,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         load_tree(path, kind="model")
 
 
+def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClimbError, match=f"cannot read {tmp_path}"):
+        load_tree(tmp_path, kind="model")
+
+
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     save_tree(path, {"weight": torch.arange(1000.0)}, kind="model")

@@ -14,6 +14,7 @@ import torch
 from climb.config import Execution, RunConfig, check_choices
 from climb.datasets import fingerprint
 from climb.engine import resolve_device
+from climb.errors import InputError
 from climb.lock import exclusive
 from climb.methods import check_config
 from climb.parallel import joined, own_device
@@ -36,6 +37,8 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
     """
     check_choices(config)
     check_choices(execution)
+    if not execution.checkpoint_seconds >= 0:
+        raise InputError(f"checkpoint_seconds must be at least 0; given {execution.checkpoint_seconds}")
     check_config(config.learner)
     with determinism(execution.deterministic):
         device = resolve_device(own_device(execution.device))

@@ -54,7 +54,7 @@ def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu", at: 
                     f"{path} has format_version {version}; this climb reads up to {FORMAT_VERSION}: install a newer one"
                 )
             return _restore(_branch(header["tree"], at, path), handle.get_tensor)
-    except (SafetensorError, FileNotFoundError) as error:
+    except (SafetensorError, OSError) as error:  # not there, not readable, a folder
         raise ClimbError(f"cannot read {path}: {error}") from error
 
 
