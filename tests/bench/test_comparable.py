@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climb.bench.cell import Placed
-from climb.bench.comparable import differences, shared, unlike_the_paper
+from climb.bench.comparable import differences, shared, unlike_most, unlike_the_paper
 
 RESULT = {
     "seed": 0,
@@ -66,6 +66,15 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
 )
 def test_each_difference_is_a_reason(change: dict[str, Any], reason: str) -> None:
     assert differences([run(), run(**change)]) == ([reason], [])
+
+
+def test_the_few_that_are_unlike_the_others_are_named() -> None:
+    most, odd = [run(seed=seed) for seed in range(3)], run(seed=7, preset="default", evaluated="teacher")
+    runs = [*most, odd]
+    assert unlike_most(runs, runs) == ["r, 20 tasks, seed 7"]
+    assert unlike_most(most, runs) == ["r, 20 tasks, seed 7"]  # also of one that is not compared: presets are for all
+    assert unlike_most(runs, runs, allowed=["preset", "evaluated"]) == []
+    assert unlike_most([most[0], odd], [most[0], odd]) == []  # nobody knows which of two is meant
 
 
 def test_budgets_within_half_a_percent_and_in_other_columns_are_one() -> None:

@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from climb.bench.comparable import PAPERS, Aspect, differences, shared, unlike_the_paper
+from climb.bench.comparable import PAPERS, Aspect, differences, shared, unlike_most, unlike_the_paper
 from climb.bench.paper import Printed, printed_value
 from climb.bench.recipe import unlike_recipe
 from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, bootstrap_interval, sample_of, verdicts
 from climb.errors import InputError, unknown
 
+MOST_NAMED = 5
+"""Runs that an error names."""
 Against = Literal["paper"]
 Settings = tuple[tuple[str, object], ...]
 """Dotted names in a run's configuration, with a value each: ``(("learner.memory.capacity", 2500),)``."""
@@ -157,8 +159,11 @@ def build_table(
     compared = [run for run in runs if layout.row(run.row).kind == "method"]
     reasons, remarks = differences(compared, others=runs, allowed=layout.varies)
     if reasons and not mix:
+        odd = unlike_most(compared, runs, allowed=layout.varies)
+        named = f". Unlike most: {'; '.join(odd)}" if 0 < len(odd) <= MOST_NAMED else ""
         raise InputError(
-            "these runs cannot be compared: " + "; ".join(reasons) + ". Leave some out, or give --mix to print them all"
+            f"these runs cannot be compared: {'; '.join(reasons)}{named}. "
+            "Leave some out, or give --mix to print them all"
         )
     samples: dict[CellKey, Sample] = {}
     for (row, column), seeds in at.items():

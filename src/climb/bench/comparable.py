@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -78,16 +79,9 @@ def differences(
     """
     runs = [*others] or [*compared]
     reasons = []
-    for aspect, words, read, concerned in (
-        ("dataset", "datasets", _dataset, runs),
-        ("preset", "presets", _preset, runs),
-        ("evaluated", "networks evaluated", _evaluated, compared),
-        ("probe", "probes", _probe, runs),
-        ("backbone", "backbones", _backbone, runs),
-        ("capacity", "memory capacities", _capacity, compared),
-    ):
+    for words, read, concerned in _held(compared, runs, allowed):
         found = _values(concerned, read)
-        if len(found) > 1 and aspect not in allowed:
+        if len(found) > 1:
             reasons.append(f"different {words}: {', '.join(found)}")
     if "preset" in allowed:  # for the released code alone; two others would become two seeds of one row
         found = _values([run for run in runs if _preset(run) != RELEASED_PRESET], _preset)
@@ -122,6 +116,34 @@ def differences(
         if len(found := _values(runs, read)) > 1
     ]
     return reasons, remarks
+
+
+def unlike_most(
+    compared: Sequence[FinishedRun], runs: Sequence[FinishedRun], *, allowed: Collection[Aspect] = ()
+) -> list[str]:
+    """The runs to leave out so that the rest can be compared: those without the value that more than half have."""
+    found: dict[str, None] = {}
+    for _, read, concerned in _held(compared, runs, allowed):
+        values = [(run, str(value)) for run in concerned if (value := read(run)) is not None]
+        for usual, count in Counter(value for _, value in values).most_common(1):
+            odd = [run for run, value in values if value != usual] if 2 * count > len(values) else []
+            found.update(dict.fromkeys(f"{run.row}, {run.column}, seed {run.result.get('seed')}" for run in odd))
+    return list(found)
+
+
+def _held(
+    compared: Sequence[FinishedRun], runs: Sequence[FinishedRun], allowed: Collection[Aspect]
+) -> list[tuple[str, Read, Sequence[FinishedRun]]]:
+    """In what runs must be alike, how that is read, and which runs it is asked of."""
+    aspects: tuple[tuple[Aspect, str, Read, Sequence[FinishedRun]], ...] = (
+        ("dataset", "datasets", _dataset, runs),
+        ("preset", "presets", _preset, runs),
+        ("evaluated", "networks evaluated", _evaluated, compared),
+        ("probe", "probes", _probe, runs),
+        ("backbone", "backbones", _backbone, runs),
+        ("capacity", "memory capacities", _capacity, compared),
+    )
+    return [(words, read, concerned) for aspect, words, read, concerned in aspects if aspect not in allowed]
 
 
 def shared(runs: Sequence[FinishedRun]) -> list[str]:
