@@ -23,10 +23,10 @@ def methods() -> None:
     load_plugins()
     table = Table(show_lines=True)
     for heading in ("method", "what", "memory, batch, objective, alignment", "paper", "lr", "measured here"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("method", "lr"))
     for name, method in METHODS.items():
         rate = "preset's" if method.lr is None else f"{method.lr:g}"
-        rate += "" if method.views is None else f", views {method.views}"
+        rate += "" if method.views is None else f"\nviews {method.views}"
         measured = [told(found) for found in verified() if found.method == name]
         try:
             parts = "\n".join(parts_of(name).values())
@@ -34,4 +34,6 @@ def methods() -> None:
             parts = f"cannot be built: {error!r}"
         found = (name, method.summary, parts, method.paper, rate, "\n".join(measured) or "not yet")
         table.add_row(*map(Text, found))  # a bracket in somebody's words is no markup
-    Console(highlight=False, width=140).print(table)
+    narrow = Console(highlight=False)
+    console = narrow if narrow.is_terminal else Console(highlight=False, width=140)  # a pipe has no width of its own
+    console.print(table)
