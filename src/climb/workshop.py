@@ -174,7 +174,7 @@ OBJECTIVES = {
         alignment_weight=0.1,
     ),
     "byol": Choice(kind=BYOL, make=lambda w: BYOL(w.network, w.head("init predictor")), views=common),
-    # Gradients of these two are 200 and 30 times SimCLR's: rates at which the first steps are about as long as with it.
+    # Gradients of these two are 170 and 30 times SimCLR's: rates at which the first steps are about as long as with it.
     "barlow-twins": Choice(kind=BarlowTwins, make=lambda w: BarlowTwins(), views=common, lr=0.001),
     "vicreg": Choice(kind=VICReg, make=lambda w: VICReg(), views=common, lr=0.01),
 }
