@@ -297,7 +297,7 @@ def climb_reservoir(w: Workshop) -> Parts:
 @method("cla-e", paper="Cignoni et al., 2025", lr=0.3, alignment_weight=1.0)
 def cla_e(w: Workshop) -> Parts:
     """The last N images, replay, distillation from an EMA teacher."""
-    return with_replay(w, w.fifo(), w.ema_teacher())
+    return with_replay(w, w.fifo(), w.ema_teacher(always_trained=True))
 
 
 @method("cla-r", paper="Cignoni et al., 2025", lr=0.1, alignment_weight=1.0)
@@ -314,7 +314,7 @@ def cla_b(w: Workshop) -> Parts:
         memory=None,
         batch=BatchRule(),
         objective=w.objective(),
-        alignment=w.ema_teacher(rows="all"),
+        alignment=w.ema_teacher(rows="all", always_trained=True),
     )
 
 

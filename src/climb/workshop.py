@@ -134,15 +134,19 @@ class Workshop:
         decay: float | None = None,
         period: Literal["step", "batch"] | None = None,
         rows: Literal["replay", "all"] = "replay",
+        always_trained: bool = False,
     ) -> EmaTeacher:
-        """Distillation from the averaged network."""
+        """Distillation from the averaged network.
+
+        ``always_trained``: the released code forgets to train CLIMB's aligner, and that fault can be switched on here;
+        those of CLA it trains.
+        """
         return EmaTeacher(
             self.network,
             self.head("init aligner"),
             decay=self.config.ema_decay if decay is None else decay,
             period=period or self.config.ema_period,
-            # The released code forgets CLIMB's aligner; those of CLA it trains.
-            train_aligner=self.config.train_aligner or not self.config.method.startswith("climb"),
+            train_aligner=self.config.train_aligner or always_trained,
             rows=rows,
         )
 

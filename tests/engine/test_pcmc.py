@@ -18,7 +18,7 @@ from climb.config import LearnerConfig, MemoryConfig
 from climb.engine.engine import Engine
 from climb.engine.patch_step import CROPPED, WHOLE, two_views
 from climb.engine.patching import PatchEncoder, Patching
-from climb.engine.pcmc import DecoupledContrast, Pcmc, Sleep, build_pcmc
+from climb.engine.pcmc import Pcmc, Sleep, build_pcmc
 from climb.errors import InputError
 from climb.evaluation import extract_features
 from climb.memory.patches import PatchMemory
@@ -122,27 +122,6 @@ def test_the_features_of_an_image_are_the_mean_over_its_patches() -> None:
 def test_refuses_patches_that_do_not_exist(fault: dict[str, int]) -> None:
     with pytest.raises(InputError, match="0 < patch <= image"):
         replace(PATCHING, **fault)
-
-
-# -- the loss --------------------------------------------------------------------------------------------------------
-
-
-def test_the_loss_of_a_batch_by_hand() -> None:
-    first = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-    second = torch.tensor([[0.6, 0.8], [0.0, 1.0]])
-    # Cosines: of the positives .6 and 1. Negatives of a1: b1 0, b2 0; of b1: a1 0, a2 .8; of a2: b1 .8, b2 .8;
-    # of b2: a1 0, a2 .8; all divided by T = 0.5.
-    low = math.log(1 + math.exp(1.6))
-    a1, b1 = -1.2 + math.log(2), -2 + low
-    a2, b2 = -1.2 + 1.6 + math.log(2), -2 + low
-    expected = (a1 + b1 + a2 + b2) / 4
-    assert DecoupledContrast(0.5).loss(first, second).item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_gradient_of_the_loss_by_finite_differences() -> None:
-    generator = torch.Generator().manual_seed(0)
-    first, second = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64).requires_grad_().unbind()
-    assert torch.autograd.gradcheck(DecoupledContrast(0.5).loss, (first, second))
 
 
 # -- views -----------------------------------------------------------------------------------------------------------

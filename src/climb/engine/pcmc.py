@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from climb.augment import Augment
@@ -25,8 +24,8 @@ from climb.engine.patch_step import CROPPED, PatchStep
 from climb.engine.patching import AT_ONCE, PatchEncoder, Patching
 from climb.errors import InputError
 from climb.memory.patches import PatchMemory
-from climb.nets import Encoded, Network, build_network
-from climb.objectives import Objective
+from climb.nets import Network, build_network
+from climb.objectives import DecoupledContrast
 from climb.seeds import restore, torch_generator
 
 STEM = 224
@@ -54,36 +53,6 @@ class Sleep:
     def __post_init__(self) -> None:
         if min(self.every, self.epochs) < 1 or self.batch < 2 or not 0 < self.lr < math.inf:
             raise InputError(f"a sleep needs every >= 1, epochs >= 1, batch >= 2 and a finite lr > 0; given {self}")
-
-
-class DecoupledContrast(Objective):
-    """SimCLR's loss with the positive left out of the denominator, as PCMC trains on patches.
-
-    With unit embeddings u and p the other view of i: the mean over the 2n views of
-    ``-u_i.u_p / T + log sum over k not in {i, p} of exp(u_i.u_k / T)``. Unlike SimCLR's it can be negative.
-
-    >>> loss = DecoupledContrast(temperature=0.5).loss(torch.eye(2), torch.eye(2))
-    >>> round(loss.item(), 4)  # log 2 - 2: two orthogonal negatives, one positive
-    -1.3069
-    """
-
-    def __init__(self, temperature: float = 0.5) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    def forward(self, encoded: Encoded) -> Tensor:
-        """The loss of a training batch."""
-        return self.loss(encoded.embeddings[0], encoded.embeddings[1])
-
-    def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """The loss of embeddings (n, d) of the two views; n must be at least 2, for there to be negatives."""
-        n = first.shape[0]
-        unit = F.normalize(torch.cat([first, second]), dim=1)
-        logits = unit @ unit.T / self.temperature
-        same = torch.eye(n, dtype=torch.bool, device=logits.device).repeat(2, 2)  # both views of one image
-        negatives = logits.masked_fill(same, float("-inf")).logsumexp(1)
-        positives = (unit[:n] * unit[n:]).sum(1).repeat(2) / self.temperature
-        return (negatives - positives).mean()
 
 
 def build_pcmc(

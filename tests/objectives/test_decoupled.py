@@ -1,0 +1,28 @@
+"""SimCLR's contrast without its positive in the denominator."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from climb.objectives import DecoupledContrast
+
+
+def test_the_loss_of_a_batch_by_hand() -> None:
+    first = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    second = torch.tensor([[0.6, 0.8], [0.0, 1.0]])
+    # Cosines: of the positives .6 and 1. Negatives of a1: b1 0, b2 0; of b1: a1 0, a2 .8; of a2: b1 .8, b2 .8;
+    # of b2: a1 0, a2 .8; all divided by T = 0.5.
+    low = math.log(1 + math.exp(1.6))
+    a1, b1 = -1.2 + math.log(2), -2 + low
+    a2, b2 = -1.2 + 1.6 + math.log(2), -2 + low
+    expected = (a1 + b1 + a2 + b2) / 4
+    assert DecoupledContrast(0.5).loss(first, second).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_gradient_of_the_loss_by_finite_differences() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64).requires_grad_().unbind()
+    assert torch.autograd.gradcheck(DecoupledContrast(0.5).loss, (first, second))
