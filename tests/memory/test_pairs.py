@@ -171,6 +171,29 @@ def test_a_loaded_memory_merges_what_it_would_have_merged(monkeypatch: pytest.Mo
     assert merged > 5
 
 
+def test_what_an_older_state_does_not_tell_is_worked_out_from_its_centroids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(centroid_module, "MANY_CENTROIDS", 1)
+    went_on, older = (
+        CentroidMemory(100, (3, 1, 1), 6, stm_centroids=8, ltm_centroids=5, images_per_centroid=3) for _ in range(2)
+    )
+    rng = np.random.default_rng(0)
+    images = torch.zeros(12, 3, 1, 1, dtype=torch.uint8)
+    merged = 0
+    for number in range(60):
+        embeddings = torch.from_numpy(rng.standard_normal((12, 6)).astype(np.float32))  # lengths of their own, no ties
+        report = went_on.insert(images, embeddings)
+        if number < 30:
+            older.insert(images, 2 * embeddings.flip(0))  # another life, of which loading leaves nothing
+        if number == 30:
+            state = went_on.state_dict()
+            older.load_state_dict({name: value for name, value in state.items() if name not in ("pairs", "norms")})
+        if number > 30:
+            assert older.insert(images, embeddings) == report
+            assert older.ltm.ids == went_on.ltm.ids
+            merged += report.merged
+    assert merged > 5
+
+
 def test_lengths_are_loaded_as_they_were() -> None:
     """On a device a sum along one row of one need not have the last bits of the same sum along one row of many."""
     first, second = (CentroidMemory(60, (3, 1, 1), 4, stm_centroids=4, ltm_centroids=1) for _ in range(2))

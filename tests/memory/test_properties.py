@@ -260,3 +260,24 @@ def test_loading_leaves_nothing_of_an_earlier_life(make: Callable[[], Any], imag
         for each in (memory, used):
             live(each, each._seen, stop)
         assert_same_state(memory.state_dict(), used.state_dict())
+
+
+@every_kind
+def test_no_gradient_follows_embeddings_into_the_memory(make: Callable[[], Any]) -> None:
+    """What a memory kept of a graph would keep every batch since the first alive."""
+    memory = make()
+    weight = torch.ones((), requires_grad=True)
+
+    def embed(images: torch.Tensor) -> torch.Tensor:
+        return weight * images.flatten(1)[:, -DIM:].float()
+
+    for first in range(0, 40, 4):
+        images = numbered_images(first, 4)
+        memory.insert(images, weight * torch.randn(4, DIM), embed=embed)
+        batch = memory.sample(3)
+        memory.refresh(batch.ids, weight * torch.randn(3, DIM))
+    if isinstance(memory, PatchMemory):
+        memory.after_sleep(embed)
+    kept = [value for value in vars(memory).values() if isinstance(value, torch.Tensor)]
+    kept += [value for value in memory.state_dict().values() if isinstance(value, torch.Tensor)]
+    assert not any(value.requires_grad for value in kept)
