@@ -72,7 +72,7 @@ def test_impossible_input_is_refused(kind: type[FifoMemory | ReservoirMemory]) -
         memory.insert(torch.zeros(1, *IMAGE_SHAPE), None)
     with pytest.raises(InputError, match=r"given torch\.uint8 of shape \(1, 3, 5, 5\)"):
         memory.insert(torch.zeros(1, 3, 5, 5, dtype=torch.uint8), None)
-    full = kind(9, IMAGE_SHAPE, 2)
-    full.insert(numbered_images(0, 9), None)
-    with pytest.raises(InputError, match=r"holds 9 images.*room for 4"):
+    full = kind(5, IMAGE_SHAPE, 2)  # one more than there is room for
+    full.insert(numbered_images(0, 5), None)
+    with pytest.raises(InputError, match=r"holds 5 images.*room for 4"):
         memory.load_state_dict(full.state_dict())

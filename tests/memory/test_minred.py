@@ -103,6 +103,14 @@ def test_images_that_fill_the_last_places_are_exempt_too() -> None:
     assert ids_of(memory) == [1, 2, 3, 4, 5]
 
 
+def test_a_mini_batch_with_room_for_one_beside_it_leaves_the_newer_of_the_last_pair() -> None:
+    memory = MinRedMemory(3, IMAGE_SHAPE, 2)
+    memory.insert(numbered_images(0, 3), directions(0, 90, 100))
+    memory.insert(numbered_images(3, 1), directions(210))  # in the place of image 1, before image 2
+    memory.insert(numbered_images(4, 2), directions(0, 90))  # image 0 goes, then the older of 2 and 3
+    assert ids_of(memory) == [3, 4, 5]
+
+
 def test_where_no_pair_is_left_the_oldest_goes() -> None:
     memory = MinRedMemory(3, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 8), directions(*range(8)))

@@ -11,6 +11,7 @@ import torch
 
 from climb.errors import ClimbError, InputError
 from climb.memory import InsertReport, check_memory
+from climb.memory import patches as patches_module
 from climb.memory.closest import later_of_closest
 from climb.memory.patches import FIRST_SLOTS, PatchMemory
 
@@ -165,6 +166,11 @@ def test_the_long_term_memory_grows_without_bound_and_mixes_no_patches_up() -> N
     batch = memory.sample(len(memory))
     assert batch is not None
     assert torch.equal(batch.images, truth[batch.ids])
+    loaded = PatchMemory(50, (3, 4, 4), 8, patches_per_centroid=4, least_patches=1, novelty_percentile=0.8)
+    loaded.load_state_dict(memory.state_dict())  # more than a new memory has room for
+    batch = loaded.sample(len(memory))
+    assert batch is not None
+    assert torch.equal(batch.images, truth[batch.ids])
 
 
 # -- sleep -----------------------------------------------------------------------------------------------------------
@@ -250,6 +256,21 @@ def test_a_sleep_embeds_only_what_it_needs() -> None:
     assert given == [3, 2]  # the full centroid's patches, then the first of each centroid
     assert make().after_sleep(embed) == 0
     assert given == [3, 2]  # an empty memory has nothing to embed
+
+
+def test_however_many_centroids_are_thinned_at_once_the_same_patches_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings = torch.randn(200, DIM, generator=torch.Generator().manual_seed(0))
+
+    def after_a_sleep() -> tuple[int, list[list[int]]]:
+        memory = make(stm=4)
+        memory.insert(patches(*range(200)), embeddings)
+        return memory.after_sleep(lambda images: embeddings[images[:, 0, 0, 0].long()].roll(1, 1)), held(memory, "ltm")
+
+    together = after_a_sleep()
+    assert len(together[1]) > 4
+    assert {len(ids) for ids in together[1]} == {2}  # each was full, and has lost one
+    monkeypatch.setattr(patches_module, "CENTROIDS_AT_ONCE", 3)
+    assert after_a_sleep() == together
 
 
 def test_save_and_load_between_sleeps_changes_nothing() -> None:
