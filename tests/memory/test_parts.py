@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from climb.errors import ClimbError
 from climb.memory.geometry import BatchGeometry
 from climb.memory.pool import IdPool
-from climb.memory.store import ImageStore
+from climb.memory.store import ImageStore, fits
 from climb.memory.window import DistanceWindow
 
 
@@ -115,6 +115,13 @@ def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
 def test_geometry_refuses_embeddings_that_are_not_numbers(bad: float) -> None:
     with pytest.raises(ClimbError, match="NaN or infinity: training has diverged"):
         BatchGeometry(torch.ones(2, 3), torch.ones(2), torch.tensor([[1.0, bad, 0.0]]))
+
+
+def test_images_take_less_than_half_of_what_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 5000))
+    assert fits(499, "cuda:1")
+    assert not fits(500, "cuda:1")
+    assert fits(10**15, "cpu")
 
 
 def test_images_kept_on_the_host_are_the_same_images() -> None:
