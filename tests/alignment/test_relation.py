@@ -195,6 +195,7 @@ def test_the_past_is_the_network_before_the_mini_batch_not_before_the_pass(stude
 
 def test_uses_running_statistics_whatever_the_mode(student: Network) -> None:
     alignment = Relation(student)
+    assert not any(module.training for module in alignment.past.modules())  # before anyone puts it in a mode, too
     assert alignment.train().training
     assert not any(module.training for module in alignment.past.modules())
     views = torch.randn(2, 6, 3, 16, 16, generator=generator(1))

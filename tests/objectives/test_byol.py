@@ -155,6 +155,16 @@ def test_declares_its_forwards(student: Network) -> None:
     assert seen == [objective.forwards(5)] == [10]
 
 
+@pytest.mark.parametrize("decay", [0.0, 1.0])
+def test_the_extremes_copy_the_last_step_and_never_move(student: Network, decay: float) -> None:
+    objective = BYOL(student, nn.Identity(), decay=decay)
+    start = [p.detach().clone() for p in student.parameters()]
+    disturb(student, 1)
+    objective.after_step(student)
+    expected = start if decay else student.parameters()
+    assert all(torch.equal(old, new) for old, new in zip(objective.momentum.parameters(), expected, strict=True))
+
+
 @pytest.mark.parametrize("decay", [-0.1, 1.5, float("nan")])
 def test_an_impossible_decay_is_refused(student: Network, decay: float) -> None:
     with pytest.raises(InputError, match=f"decay is {decay}; allowed: 0"):
