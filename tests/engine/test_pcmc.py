@@ -226,6 +226,18 @@ def test_an_epoch_is_a_shuffle_of_the_patches_without_repetition(images: Draw) -
     assert not torch.equal(epochs[0], epochs[1])
 
 
+def test_patches_that_fill_no_batch_are_left_out_of_an_epoch(images: Draw) -> None:
+    engine = make(sleep=replace(SLEEP, every=1000))
+    engine.observe(images(10))
+    rehearsed = len(memory_of(engine).rehearsal())
+    engine.sleep = replace(SLEEP, batch=rehearsed // 2 - 1)
+    assert rehearsed % engine.sleep.batch > 0
+    steps = watch(engine)
+    assert engine._fall_asleep()
+    assert [step["rows"] for step in steps] == 3 * (rehearsed // engine.sleep.batch) * [engine.sleep.batch]
+    assert engine.budget.cbp == 2 * sum(step["rows"] for step in steps)
+
+
 def test_the_rate_falls_along_a_cosine_and_every_sleep_starts_afresh(images: Draw) -> None:
     engine = make()
     steps = watch(engine)
@@ -287,6 +299,24 @@ def test_stays_awake_while_there_is_too_little_to_train_on(images: Draw) -> None
     assert seen.report.pruned == 0
     assert engine.budget.steps == 0
     assert same(before, weights(engine))
+
+
+def test_stays_awake_over_a_single_patch() -> None:
+    """The loss of one patch is infinite: there is nothing to tell it apart from."""
+    engine = make(config=replace(CONFIG, memory=replace(CONFIG.memory, images_per_centroid=2)), stm_centroids=1)
+    memory, alike = memory_of(engine), torch.ones(2, engine.parts.network.feature_dim)
+    assert memory.insert(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), alike).promoted == 1
+    assert memory.after_sleep(lambda patches: alike[: len(patches)]) == 1
+    assert len(memory.rehearsal()) == 1
+    before = weights(engine)
+    assert not engine._fall_asleep()
+    assert same(before, weights(engine))
+
+
+@pytest.mark.parametrize(("full", "least"), [(10, 5), (6, 5), (5, 4), (2, 1)])
+def test_its_memory_thins_centroids_down_to_five_patches_where_they_hold_more(full: int, least: int) -> None:
+    engine = make(config=replace(CONFIG, memory=replace(CONFIG.memory, images_per_centroid=full)))
+    assert [memory_of(engine)._chance(patches) > 0 for patches in (least, least + 1)] == [False, True]
 
 
 def test_sleeps_at_the_configured_rate() -> None:
