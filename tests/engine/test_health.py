@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+
+import pytest
 import torch
 
 from climb.engine.health import health
@@ -18,3 +21,10 @@ def test_random_directions_are_healthy_and_one_point_is_not() -> None:
 def test_embeddings_on_a_line_have_rank_one() -> None:
     line = torch.linspace(-1, 1, 50)[:, None] * torch.ones(50, 8)
     assert health(line).effective_rank < 1.01
+
+
+def test_the_rank_is_by_singular_values_and_not_by_their_squares() -> None:
+    axes = torch.eye(2)
+    cross = torch.cat([axes, -axes]).repeat_interleave(torch.tensor([4, 1, 4, 1]), dim=0)  # singular values 2 to 1
+    entropy = -(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))
+    assert health(cross).effective_rank == pytest.approx(math.exp(entropy), abs=1e-4)

@@ -108,6 +108,8 @@ def test_images_of_another_size_are_resized_first() -> None:
     flat = torch.full((1, 3, 5, 7), 200, dtype=torch.uint8)
     assert torch.equal(PATCHING(flat), torch.full((9, 3, 8, 8), 200, dtype=torch.uint8))
     assert PATCHING(flat.float()).dtype == torch.float32
+    slope = torch.arange(8, dtype=torch.uint8).view(1, 1, 1, 8).expand(1, 3, 8, 8)
+    assert PATCHING(slope)[0, 0, 0].tolist() == PATCHING(slope.float())[0, 0, 0].round().tolist()  # not cut off
 
 
 def test_the_features_of_an_image_are_the_mean_over_its_patches() -> None:

@@ -1,0 +1,68 @@
+"""What parts need to be trained across processes; nothing here exchanges anything, so one process can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from climb.engine import BatchRule, Engine, StreamAndReplay
+from climb.engine.across import fetching, prepare_across
+from climb.engine.rules import MemoryOnly, MixUp
+from climb.methods import METHODS
+from climb.nets import Network
+from climb.parallel import GlobalBatchNorm, Group, shards
+
+Make = Callable[..., Engine]
+TWO = Group(rank=0, size=2)
+
+
+def norms(module: nn.Module | None) -> list[nn.Module]:
+    return [found for found in module.modules() if isinstance(found, _BatchNorm)] if module is not None else []
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [*((method, {}) for method in sorted(METHODS.keys() - {"pcmc"})), ("climb", {"objective": "byol"})],
+)
+def test_networks_share_statistics_in_whatever_part_they_are_and_heads_do_not(
+    method: str, changes: dict[str, Any], make_engine: Make
+) -> None:
+    parts = make_engine(method, **changes).parts
+    prepare_across(parts, Group())
+    pieces = [piece for piece in (parts.network, parts.objective, parts.alignment) if piece is not None]
+    assert not any(isinstance(norm, GlobalBatchNorm) for piece in pieces for norm in norms(piece))
+    prepare_across(parts, TWO)
+    networks = [module for piece in pieces for module in piece.modules() if isinstance(module, Network)]
+    split = {id(norm) for network in networks for norm in norms(network)}
+    assert split
+    for norm in (norm for piece in pieces for norm in norms(piece)):
+        assert isinstance(norm, GlobalBatchNorm) == (id(norm) in split)
+
+
+class Reversed(StreamAndReplay):
+    """Someone's own rule, which does not take a draw into the batch as it is."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        batch = super().__call__(*arguments)
+        return type(batch)(**{**vars(batch), "images": batch.images.flip(0)})
+
+
+@pytest.mark.parametrize(
+    ("rule", "size", "own"),
+    [
+        (StreamAndReplay(), 2, True),
+        (MemoryOnly(), 2, True),
+        (MixUp(), 2, True),
+        (Reversed(), 2, False),
+        (BatchRule(), 2, False),  # draws nothing
+        (StreamAndReplay(), 1, False),
+    ],
+)
+def test_only_for_rules_that_keep_its_order_a_draw_comes_in_parts(rule: BatchRule, size: int, own: bool) -> None:
+    with fetching(rule, Group(size=size)):
+        assert shards._own_share_only == own
+    assert not shards._own_share_only
