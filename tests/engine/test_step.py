@@ -15,6 +15,7 @@ from climb.errors import ClimbError
 from climb.methods import METHODS
 from climb.nets import Encoded
 from climb.objectives import Objective
+from climb.objectives.byol import BYOL
 
 Make = Callable[..., Engine]
 
@@ -104,6 +105,18 @@ def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
     torch.testing.assert_close(streamed, expected[stream_rows])
     torch.testing.assert_close(replayed, expected[replay_rows])
     assert torch.isfinite(alignment)
+
+
+def test_an_objective_is_shown_the_network_after_its_step(make_engine: Make) -> None:
+    engine = make_engine(objective="byol")
+    objective, network = engine.parts.objective, engine.parts.network
+    assert isinstance(objective, BYOL)
+    before = [parameter.clone() for parameter in objective.momentum.parameters()]
+    images = torch.randint(0, 256, (6, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    step_of(engine)(images, torch.arange(6), torch.zeros(0, dtype=torch.int64), torch.zeros(0))
+    after = (objective.momentum.parameters(), network.parameters())
+    for old, momentum, student in zip(before, *after, strict=True):
+        torch.testing.assert_close(momentum, torch.lerp(old, student, 1 - objective.decay))
 
 
 def test_without_replay_there_is_no_alignment_to_report(make_engine: Make) -> None:
