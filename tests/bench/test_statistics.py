@@ -88,6 +88,8 @@ def test_effect_sizes_by_hand() -> None:
     a, b = sample([2.0, 4.0, 6.0]), sample([1.0, 3.0, 5.0])
     assert cohens_d(a, b) == pytest.approx(0.5)
     assert hedges_g(a, b) == pytest.approx(0.5 * 0.797885, rel=1e-5)  # the factor for 4 degrees of freedom
+    # Each sample counts by its degrees of freedom: a variance of 2 with one, of 0 with three.
+    assert cohens_d(sample([0.0, 2.0]), sample([5.0, 5.0, 5.0, 5.0])) == pytest.approx(-4 / (2 / 4) ** 0.5)
     assert cohens_d(sample([1.0, 1.0]), sample([2.0, 2.0])) is None
     # A spread printed beside a single value is no spread of it.
     assert hedges_g(Sample(mean=1.0, std=0.5, n=2), Sample(mean=0.0, std=0.5, n=1)) is None
@@ -113,6 +115,14 @@ def test_bold_is_the_best_and_what_cannot_be_told_from_it() -> None:
     assert [name for name, verdict in found.items() if verdict.bold] == ["best", "close"]
     assert found["best"].p is None
     assert found["far"].effect == pytest.approx(hedges_g(rows["best"], rows["far"]))
+
+
+def test_a_row_at_the_level_itself_is_not_told_apart() -> None:
+    rows = {"best": Sample(mean=47.46, std=1.76, n=5), "far": Sample(mean=44.78, std=1.82, n=5)}
+    p = p_value(*rows.values())
+    assert p is not None
+    assert verdicts(rows, higher=True, rule=Comparison(level=p))["far"].bold
+    assert not verdicts(rows, higher=True, rule=Comparison(level=p + 1e-12))["far"].bold
 
 
 def test_equal_best_means_are_both_bold_without_a_test() -> None:
