@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,8 @@ def test_the_released_code_may_stand_beside_one_other_preset() -> None:
 def test_saved_scenarios_are_told_apart() -> None:
     first, second = run(stream__manifest={"tasks": [[0], [1]]}), run(stream__manifest={"tasks": [[1], [0]]})
     assert differences([first, first]) == ([], [])
+    written = [run(stream__manifest=dict(keys)) for keys in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])]
+    assert differences(written) == ([], [])  # in whatever order its file names things
     (reason,), _ = differences([first, second])
     assert reason.startswith("different streams in 20 tasks: a saved scenario (")
 
@@ -116,6 +119,8 @@ def test_bounds_are_held_to_no_budget_but_what_they_spent_is_said() -> None:
     said = "backward passes outside the budget in 20 tasks: iid 7"
     assert differences([ours], others=[ours, run(cbp=7, method="iid", memory_bytes=0)]) == ([], [said])
     assert differences([ours], others=[ours, run(cbp=1_004_000, method="iid")]) == ([], [])
+    said = "backward passes outside the budget in 20 tasks: iid 1,006,000"
+    assert differences([ours], others=[ours, run(cbp=1_006_000, method="iid")]) == ([], [said])
 
 
 @pytest.mark.parametrize(
@@ -130,6 +135,12 @@ def test_bounds_are_held_to_no_budget_but_what_they_spent_is_said() -> None:
 def test_bounds_share_dataset_preset_probe_and_backbone(change: dict[str, Any], reason: str) -> None:
     ours = run()
     assert differences([ours], others=[ours, run(**change)]) == ([reason], [])
+
+
+@pytest.mark.parametrize("change", [{"evaluated": "teacher"}, {"learner__memory__capacity": 500}])
+def test_bounds_are_held_to_nothing_else(change: dict[str, Any]) -> None:
+    ours = run()
+    assert differences([ours], others=[ours, run(**change)]) == ([], [])
 
 
 def test_a_memory_without_bound_is_said_of_rows_that_nobody_is_compared_to() -> None:
@@ -172,6 +183,12 @@ def test_seeds_of_one_cell_had_the_same_settings() -> None:
     assert reasons == ["different settings in r, 20 tasks: lr = 0.1 and 0.3"]
     apart = [run(learner__lr=0.1), run("50 tasks", learner__lr=0.3), run(seed=1, learner__lr=0.1, recipe="other")]
     assert differences(apart) == ([], [])
+    presets = [run(preset="paper", learner__lr=0.1), run(seed=1, preset="default", learner__lr=0.3)]
+    assert differences(presets)[0] == ["different presets: default, paper"]  # which brings its settings: one reason
+    bound = [replace(run(seed=seed, learner__lr=lr), row="bound") for seed, lr in enumerate((0.1, 0.3))]
+    assert differences([run()], others=[run(), *bound])[0] == [
+        "different settings in bound, 20 tasks: lr = 0.1 and 0.3"
+    ]
 
 
 def test_devices_engines_precisions_and_versions_are_said() -> None:
