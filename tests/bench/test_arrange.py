@@ -15,6 +15,7 @@ from climb.bench.collect import Found, find_runs
 from climb.bench.grids import Request
 from climb.bench.grids.configure import configure
 from climb.bench.layouts import CA, CA_UPTO, FA, FORGETTING, PER_IMAGE, RELEASED, find_layout
+from climb.bench.recipe import started_from
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig, to_dict
 from climb.errors import InputError
 from climb.methods import choose_method
@@ -242,6 +243,28 @@ def test_a_paper_table_names_rows_that_are_not_as_the_recipe_has_them(against: L
     # What a row is about is not said again.
     assert note("table-faults", run(preset="paper", augment_per_batch=True)) == []
     assert note("table-sensitivity-update", run(preset="paper", ema_decay=0.99)) == []
+
+
+def test_beside_the_papers_numbers_a_setting_is_said_once_and_a_capacity_that_varies_not_at_all() -> None:
+    def note(layout: str, found: Found) -> list[str]:
+        shape = find_layout(layout)
+        (placed,) = place(shape, [replace(found, result={**found.result, "memory_bytes": 1})])[0]
+        table = build_table(shape, [placed], against="paper")
+        assert any(cell.paper for cell in table.cells.values())
+        return [said for said in table.notes if said.startswith("not the")]
+
+    assert note("table-regular", run(preset="paper", passes=4)) == ["not the paper's setting: passes 4 (there 3)"]
+    small = run(
+        preset="paper", dataset="imagenet100", capacity=1000, memory={"stm_centroids": 100, "ltm_centroids": 24}
+    )
+    assert note("table-sensitivity-architecture", small) == []
+
+
+def test_a_recipe_that_belongs_to_another_dataset_says_nothing_of_a_run() -> None:
+    demo = get_recipe("demo")
+    assert started_from(demo) == demo.learner
+    assert started_from(replace(demo, data=DataConfig(dataset="cifar100"))) is None
+    assert started_from(replace(demo, recipe="no such recipe")) is None
 
 
 def test_sizes_are_those_of_the_recipe_a_run_started_from() -> None:
