@@ -444,3 +444,20 @@ def test_scale_embeds_by_the_backbone_and_for_nothing_but_its_selection(
         forwards.append(engine.budget.forward_only)
     past = [10, 14, 14]  # rows of each pass, by the past network
     assert forwards == [3, 3 + past[0], 3 + sum(past[:2]), 3 + sum(past) + 30]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_method_is_told_of_boundaries_only_if_it_declares_that_it_is(declared: bool, make_engine: Make) -> None:
+    told: list[torch.nn.Module] = []
+
+    class Listening(EmaTeacher):
+        needs_boundaries = declared
+
+        def on_boundary(self, student: torch.nn.Module) -> None:
+            told.append(student)
+
+    engine = make_engine()
+    network = engine.parts.network
+    engine.parts = replace(engine.parts, alignment=Listening(network, torch.nn.Identity()))
+    engine.on_boundary()
+    assert told == ([network] if declared else [])
