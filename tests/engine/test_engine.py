@@ -461,3 +461,22 @@ def test_a_method_is_told_of_boundaries_only_if_it_declares_that_it_is(declared:
     engine.parts = replace(engine.parts, alignment=Listening(network, torch.nn.Identity()))
     engine.on_boundary()
     assert told == ([network] if declared else [])
+
+
+def test_an_objective_is_told_of_the_first_replay_and_of_no_other(make_engine: Make, images: Draw) -> None:
+    """Osiris' second head starts there: told again, it would start again."""
+    told: list[str] = []
+
+    def listening(name: str) -> Engine:
+        engine = make_engine("osiris-r")
+        engine.parts.objective.on_first_replay = lambda student: told.append(name)  # type: ignore[method-assign]
+        return engine
+
+    engine, loaded = listening("engine"), listening("loaded")
+    train(engine, images, 1)
+    assert told == []  # the memory is still empty
+    train(engine, images, 3, first_seed=1)
+    assert told == ["engine"]
+    loaded.load_state_dict(engine.state_dict())
+    train(loaded, images, 1)
+    assert told == ["engine"]
