@@ -480,3 +480,13 @@ def test_an_objective_is_told_of_the_first_replay_and_of_no_other(make_engine: M
     loaded.load_state_dict(engine.state_dict())
     train(loaded, images, 1)
     assert told == ["engine"]
+
+
+def test_parts_that_come_in_eval_mode_are_trained_all_the_same(make_engine: Make) -> None:
+    engine = make_engine()
+    assert engine.parts.alignment is not None
+    modules = (engine.parts.network, engine.parts.objective, engine.parts.alignment)
+    for module in modules:
+        module.eval()
+    rebuilt(engine)
+    assert all(module.training for module in modules)
