@@ -86,3 +86,10 @@ def test_bad_input_is_refused(blobs) -> None:
         weighted_knn_accuracy(features, labels, features, labels, k=3, temperature=0)
     with pytest.raises(InputError, match="10 rows of features but 9 labels"):
         knn_accuracy(features, labels[:9], features, labels, k=3)
+
+
+def test_a_cold_vote_does_not_overflow() -> None:
+    train = F.normalize(torch.tensor([[1.0, 0.0], [1.0, 0.2], [1.0, -0.2]]))
+    labels = torch.tensor([1, 0, 0])
+    # exp(1 / 0.001) is no float32: every vote would be infinite, and the smallest label win.
+    assert weighted_knn_predictions(train, labels, train[:1], k=3, temperature=0.001).tolist() == [1]

@@ -140,6 +140,13 @@ def test_without_validation_rows_the_training_rows_decide(blobs) -> None:
     assert torch.equal(alone.weight, explicit.weight)
 
 
+def test_a_probe_owns_its_memory_and_no_more(blobs) -> None:
+    features, labels = blobs(60)
+    probe = fit_linear_probe(features, labels, features, labels, classes=5, seed=0)
+    for kept in (probe.weight, probe.bias):  # a view would save and hold all that the training held
+        assert kept.untyped_storage().nbytes() == kept.nbytes
+
+
 def test_classes_without_rows_are_allowed(blobs) -> None:
     train, train_labels = blobs(200, spread=0.3)
     probe = fit_linear_probe(train, train_labels, train, train_labels, classes=9, seed=0)

@@ -73,6 +73,18 @@ def test_the_start_is_that_of_a_linear_layer() -> None:
     torch.testing.assert_close(epoch.bias, linear.bias.detach(), atol=1e-7, rtol=0)
 
 
+def test_a_second_start_knows_nothing_of_the_first(blobs) -> None:
+    features, labels = blobs(64)
+    epoch = ProbeEpoch(features, labels, classes=5, batch_size=16)
+    epoch.lr.fill_(0.05)
+    trained = []
+    for _ in range(2):
+        epoch.start(torch.Generator().manual_seed(3))
+        epoch.run()
+        trained.append(epoch.parameters.clone())
+    assert torch.equal(*trained)
+
+
 def test_a_set_smaller_than_a_batch_is_one_batch() -> None:
     epoch = ProbeEpoch(torch.zeros(5, 2), torch.zeros(5, dtype=torch.int64), classes=2, batch_size=256)
     assert (epoch.steps, epoch.batch_size) == (1, 5)
