@@ -136,6 +136,13 @@ def test_ranges_and_independence() -> None:
     assert correlation.abs().max() < 0.04
 
 
+def test_what_happens_to_an_image_says_nothing_of_what_else_does() -> None:
+    parameters = drawn(Policy(flip=0.5, jitter=0.5, grayscale=0.5, blur=0.5))
+    jittered = parameters.brightness != 1
+    happened = torch.stack([parameters.flip, jittered, parameters.gray, parameters.sigma > 0]).float()
+    assert (torch.corrcoef(happened) - torch.eye(4)).abs().max() < 0.04
+
+
 def test_nothing_happens_at_probability_zero() -> None:
     parameters = drawn(Policy(flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0), 100)
     assert not parameters.flip.any()
