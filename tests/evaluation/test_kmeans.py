@@ -66,3 +66,10 @@ def test_a_centre_moves_to_the_only_point_of_its_cluster() -> None:
 def test_more_clusters_than_points_are_refused() -> None:
     with pytest.raises(InputError, match="k = 4"):
         k_means(torch.zeros(1, 3, 2), 4, generator=torch.Generator())
+
+
+def test_the_centre_of_an_empty_cluster_stays_where_it_is() -> None:
+    points = torch.tensor([[[1.0], [2.0], [5.0], [6.0]]])
+    found = refine(points, torch.tensor([[[1.0], [100.0], [7.0]]]))
+    assert found.centres.flatten().tolist() == [1.5, 100.0, 5.5]
+    assert found.sizes.flatten().tolist() == [2, 0, 2]
