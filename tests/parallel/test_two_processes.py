@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from climb.parallel import GlobalBatchNorm, Group
+
 Found = dict[str, list[Any]]
 
 
@@ -31,6 +33,17 @@ def test_batch_norm_is_that_of_the_whole_batch(name: str, two: Found) -> None:
 
 def _plain(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name.removeprefix("0."): value for name, value in state.items()}
+
+
+def test_batch_norm_in_eval_mode_is_the_one_it_was_and_asks_no_other_process() -> None:
+    norm = nn.BatchNorm1d(5)
+    norm(3.0 + torch.randn(20, 5, generator=torch.Generator().manual_seed(0)))
+    rows = torch.randn(4, 5, generator=torch.Generator().manual_seed(1))
+    expected = norm.eval()(rows)
+    before = norm.running_mean.clone()
+    shared = GlobalBatchNorm(norm, Group(rank=0, size=2))  # whose other process does not exist
+    assert torch.equal(shared(rows), expected)
+    assert torch.equal(shared.running_mean, before)
 
 
 def test_twenty_steps_are_those_of_one_process(two: Found) -> None:
