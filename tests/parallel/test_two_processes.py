@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from climb.parallel import GlobalBatchNorm, Group
+from climb.parallel import GlobalBatchNorm, Group, ShardedStore
 
 Found = dict[str, list[Any]]
 
@@ -103,6 +103,16 @@ def test_room_grows_for_a_process_that_owns_more_than_its_share(two: Found) -> N
     assert first["room"] == [5, 9]
     assert second["room"] == [5, 5]
     assert first["stored"] == second["stored"] == 8
+
+
+def test_room_never_grows_beyond_the_capacity() -> None:
+    store = ShardedStore(6, (3, 1, 1), "cpu", Group(rank=0, size=2))
+    images = torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1)
+    rooms = []
+    for number in range(6):
+        store.put(images[number : number + 1], [2 * number])  # all of them its own
+        rooms.append(store.nbytes // 3)
+    assert rooms == [3, 3, 3, 5, 5, 6]
 
 
 def test_what_cannot_be_shared_is_refused(two: Found) -> None:
