@@ -15,10 +15,10 @@ from torch import nn
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, IidChunks, Observation
 from climb.engine.health import health
-from climb.engine.step import frozen_statistics
 from climb.errors import ClimbError
 from climb.learner import build_engine
 from climb.methods import METHODS, Method, choose_method, find_method
+from climb.nets import frozen
 from climb.seeds import torch_generator
 from climb.state import load_tree, save_tree
 
@@ -245,7 +245,7 @@ def _check_bound(engine: Engine) -> None:
 def _check_spread(engine: Engine, seed: int) -> None:
     network = engine.parts.network
     images = torch.cat([_images(engine, seed, number) for number in range(5)])
-    with frozen_statistics(network):
+    with frozen(network):
         features, embeddings = network(engine.augment.plain(images))
     for kind, vectors in (("features", features), ("embeddings", embeddings)):
         spread = health(vectors).spread

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from climb.engine import Engine, Parts
-from climb.engine.step import TrainStep, frozen_statistics, trainable
+from climb.engine.step import TrainStep, trainable
 from climb.errors import ClimbError
 from climb.methods import METHODS
 from climb.nets import Encoded
@@ -126,16 +126,3 @@ def test_without_replay_there_is_no_alignment_to_report(make_engine: Make) -> No
     assert torch.isfinite(objective)
     assert torch.isnan(alignment)
     assert (len(streamed), len(replayed)) == (4, 0)
-
-
-def test_frozen_statistics_gives_every_norm_its_mode_back_after_an_error() -> None:
-    network = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2).eval())
-
-    def fail_inside() -> None:
-        with frozen_statistics(network):
-            assert not network[0].training
-            _ = 1 / 0
-
-    with pytest.raises(ZeroDivisionError):
-        fail_inside()
-    assert [norm.training for norm in network] == [True, False]

@@ -11,7 +11,7 @@ def test_agrees_with_scikit_learn_constant_features_included(blobs) -> None:
     train, _ = blobs(200)
     test, _ = blobs(50, seed=1)
     train, test = train * 7 + 100, test * 7 + 100
-    train[:, 2] = 0.1  # its variance is rounding error, not zero
+    train[:, 2] = 0.1
     train[:, 3] = 0.0
     scaler = StandardScaler().fit(train.numpy().astype(np.float64))
     ours = standardize(train, test, dtype=torch.float64)

@@ -19,9 +19,10 @@ from climb.engine.budget import Budget
 from climb.engine.captured import Captured, Function
 from climb.engine.numerics import EngineKind, Precision
 from climb.engine.parts import Parts
-from climb.engine.step import TrainStep, frozen_statistics
+from climb.engine.step import TrainStep
 from climb.errors import InputError
 from climb.memory import InsertReport
+from climb.nets import frozen
 from climb.parallel import current
 from climb.seeds import restore, torch_generator
 
@@ -207,7 +208,7 @@ class Engine:
 
     @torch.no_grad()
     def _embed_by(self, step: TrainStep, images: torch.Tensor) -> tuple[torch.Tensor]:
-        with frozen_statistics(self.parts.network):
+        with frozen(self.parts.network):
             return (step.forward(self.augment.plain(images)),)
 
     @torch.no_grad()

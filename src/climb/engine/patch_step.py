@@ -15,8 +15,7 @@ from climb.engine.compiled import compiled
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.engine.patching import PatchEncoder
-from climb.engine.step import frozen_statistics
-from climb.nets import Encoded
+from climb.nets import Encoded, frozen
 
 CROPPED = Policy(crop_scale=(0.3, 1.0), flip=0.0, blur=0.2)
 """What happens to a patch in its first view. Colours as SimCLR's."""
@@ -78,7 +77,7 @@ class PatchStep:
     def embed(self, patches: Tensor) -> tuple[Tensor]:
         """Float32 features (n, f) of uint8 patches (n, 3, p, p) in eval mode."""
         # Not tuned: a sleep ends with batches of many sizes that never come again.
-        with frozen_statistics(self.encoder), numerics(self.device, self.precision):
+        with frozen(self.encoder), numerics(self.device, self.precision):
             return (self._encode(self.augment.plain(patches)).float(),)
 
     def forget_momentum(self) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -16,7 +14,7 @@ from climb.engine.compiled import compiled
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.errors import ClimbError
-from climb.nets import Encoded
+from climb.nets import Encoded, frozen
 from climb.parallel import Share, current, share_gradients, spread
 
 
@@ -126,7 +124,7 @@ class TrainStep:
     def _replayed_again(self, mixed: Mixed) -> torch.Tensor:
         """Float32 (r, d): the replayed views by the network as it is now, mean over the two views."""
         rows = mixed.replay_rows if mixed.share is None else mixed.share.own_replay
-        with frozen_statistics(self.parts.network):
+        with frozen(self.parts.network):
             flat = self._forward_own(mixed.views.index_select(1, rows).flatten(0, 1))
         again = flat.view(2, len(rows), flat.shape[1])
         return (again if mixed.share is None else mixed.share.of_replay(again)).mean(0)
@@ -224,17 +222,3 @@ def trainable(parts: Parts) -> dict[str, nn.Parameter]:
             seen.add(id(parameter))
             named[f"{room}.{name}"] = parameter
     return named
-
-
-@contextmanager
-def frozen_statistics(network: nn.Module) -> Iterator[None]:
-    """Batch norms use their running statistics and leave them alone; the network's mode is restored after."""
-    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    modes = [norm.training for norm in norms]
-    for norm in norms:
-        norm.training = False
-    try:
-        yield
-    finally:
-        for norm, mode in zip(norms, modes, strict=True):
-            norm.training = mode

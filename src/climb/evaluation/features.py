@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import nn
 
 from climb.errors import InputError
-
-
-@contextmanager
-def frozen(encoder: nn.Module) -> Iterator[None]:
-    """Evaluation mode and no gradients inside; every module's own training flag back after.
-
-    Restoring flag by flag matters: ``encoder.train()`` would also wake up parts that were kept in evaluation mode
-    on purpose.
-    """
-    flags = [(module, module.training) for module in encoder.modules()]
-    encoder.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
+from climb.nets import frozen
 
 
 def batch_size(image_size: int) -> int:

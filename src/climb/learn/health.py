@@ -11,7 +11,7 @@ from torch import nn
 from climb.engine import Engine
 from climb.engine.health import COLLAPSED
 from climb.engine.numerics import autocast, numerics
-from climb.engine.step import frozen_statistics
+from climb.nets import frozen
 from climb.seeds import torch_generator
 
 PANEL = 64  # stored images that are looked at
@@ -65,7 +65,7 @@ def drift(engine: Engine, encoder: nn.Module, panel: Panel) -> float:
 @torch.no_grad()
 def _features(engine: Engine, encoder: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     place = (engine.device, engine.precision)
-    with frozen_statistics(encoder), numerics(*place), autocast(*place):
+    with frozen(encoder), numerics(*place), autocast(*place):
         return F.normalize(encoder(inputs).float(), dim=1)
 
 

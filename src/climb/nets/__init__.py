@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from climb.nets.build import BACKBONES, build_network, check_backbone
 from climb.nets.encoded import Encoded
+from climb.nets.frozen import frozen
 from climb.nets.heads import bottleneck, plain_projector, projector
 from climb.nets.micro import MicroNet, micronet
 from climb.nets.network import Network
@@ -28,6 +29,7 @@ __all__ = [
     "bottleneck",
     "build_network",
     "check_backbone",
+    "frozen",
     "load_encoder",
     "load_torchvision",
     "micronet",

@@ -12,7 +12,7 @@ from climb.engine.numerics import autocast, numerics
 from climb.engine.patching import PatchEncoder
 from climb.evaluation import extract_features
 from climb.evaluation.diversity import SUBSAMPLE, measure_diversity
-from climb.evaluation.features import frozen
+from climb.nets import frozen
 
 
 def memory_diversity(engine: Engine, *, classes: int, seed: int) -> dict[str, Any] | None:
