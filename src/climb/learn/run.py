@@ -16,7 +16,6 @@ from climb.learn.loop import Learning
 from climb.learn.settings import settle
 from climb.learn.sizes import SizeName
 from climb.learn.track import TrackerName, check_tracker, open_tracker
-from climb.lock import exclusive
 from climb.runs import Result, RunFolder
 from climb.runs.versions import versions
 from climb.sources import open_source
@@ -128,10 +127,7 @@ def learn(
     execution = Execution(device=device, checkpoint_seconds=checkpoint_seconds, keep=True)
     check_choices(execution)
     folder = RunFolder(out)
-    folder.claim(config, execution, versions(resolve_device(device)))
-    with exclusive(folder.path / "lock"):
-        folder.check(config)  # once more: somebody else's may have been first
-        folder.sweep()
+    with folder.claimed(config, execution, versions(resolve_device(device)), by="learn"):
         if not source.rereadable:
             log.warning(
                 "what %s gives cannot be asked for again: a crash or a power cut loses what came since the last "

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from climb.config import Execution, RunConfig, to_dict
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.files import leftovers, write_json
+from climb.lock import exclusive
 from climb.runs.command import command_line
 from climb.runs.journal import Journal
 from climb.runs.remembered import Remembered, remembered
@@ -17,6 +20,8 @@ from climb.state import load_tree, save_tree
 
 FORMAT_VERSION = 1
 """Of `config.json` and `result.json`."""
+LOCKS = {"run": ".lock", "learn": "lock"}
+"""The file that keeps other processes out, by what is at work."""
 IDENTITY = ("config_hash", "data_fingerprint")
 """What both `config.json` and `result.json` say of a run."""
 
@@ -32,6 +37,7 @@ class RunFolder:
         self.model_path = self.path / "model.safetensors"
         self.memory_path = self.path / "memory.safetensors"
         self.journal = Journal(self.path / "journal.jsonl")
+        self._locks = [self.path / name for name in LOCKS.values()]
 
     def check(self, config: RunConfig) -> None:
         """Refuse a folder that holds something else than this configuration's run. Writes nothing."""
@@ -45,7 +51,7 @@ class RunFolder:
                     f"{self.path} holds another run ({different}); "
                     "give another --out, or delete the folder to start over"
                 )
-        elif self.path.exists() and set(self.path.iterdir()) - set(leftovers(self.config_path)):
+        elif self.path.exists() and set(self.path.iterdir()) - {*leftovers(self.config_path), *self._locks}:
             raise InputError(f"{self.path} is not empty and holds no run; give another --out")
 
     def check_images(self, found: str | None) -> None:
@@ -61,10 +67,37 @@ class RunFolder:
         """What the run's images are known by; None where their dataset has a fixed content, or it was not written."""
         return _read(self.config_path).get("data_fingerprint") if self.config_path.exists() else None
 
+    @contextmanager
+    def claimed(
+        self,
+        config: RunConfig,
+        execution: Execution,
+        versions: dict[str, str],
+        *,
+        images: str | None = None,
+        by: Literal["run", "learn"] = "run",
+    ) -> Iterator[None]:
+        """Inside, the folder is this configuration's own, and this process's alone; it is made, if need be.
+
+        What killed processes left half-written is removed. ``images`` is the fingerprint that the images are known by.
+        """
+        self.check(config)  # before anything is made: what is refused leaves no folder
+        self.check_images(images)
+        lock = self.path / LOCKS[by]
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock.touch()
+        except OSError as error:
+            raise ClimbError(f"cannot write {lock}: {error.strerror or error}") from error
+        with exclusive(lock):
+            self.claim(config, execution, versions, images=images)
+            self.sweep()
+            yield
+
     def claim(
         self, config: RunConfig, execution: Execution, versions: dict[str, str], *, images: str | None = None
     ) -> None:
-        """Make the folder this configuration's own, on images known by a fingerprint, or find that it already is."""
+        """Write whose folder it is, or find that it is this configuration's already. For whoever holds its lock."""
         self.check(config)
         self.check_images(images)
         if self.config_path.exists():

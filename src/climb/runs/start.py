@@ -15,7 +15,6 @@ from climb.config import Execution, RunConfig, check_choices
 from climb.datasets import fingerprint
 from climb.engine import resolve_device
 from climb.errors import InputError
-from climb.lock import exclusive
 from climb.methods import check_config
 from climb.parallel import joined, own_device
 from climb.runs.folder import RunFolder
@@ -53,10 +52,7 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
             if not group.first:
                 return Result(run.execute())
             # Not before: a run that cannot start leaves no folder.
-            folder.claim(config, execution, versions(device), images=images)
-            with exclusive(folder.path / ".lock"):
-                folder.check(config)  # once more: somebody else's may have been first
-                folder.sweep()
+            with folder.claimed(config, execution, versions(device), images=images):
                 return Result(folder.result() or run.execute())  # another process may have finished it meanwhile
 
 
