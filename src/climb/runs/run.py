@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -79,6 +80,7 @@ class Run:
         self.floor: dict[str, float] = {}  # random encoder's accuracy by network
         self.tally: Counter[str] = Counter()  # what became of the images in the memory
         self.seconds = {"train": 0.0, "evaluate": 0.0, "total": 0.0}
+        self._training_since = time.monotonic()  # not yet in the seconds
         self.warned = False  # of a collapse
 
     def _new_engine(self) -> Engine:
@@ -118,26 +120,25 @@ class Run:
                 line.note("evaluating the random encoder")
                 self._evaluate_floor()
             self._evaluate_pending(line)
-            mark = time.monotonic()
+            self._training_since = time.monotonic()
             for batch, images in with_images(self._batches(total), self.data.train.images, self.device):
                 observation = self.engine.observe(images)
                 self.tally.update(asdict(observation.report))
                 self.done, self.pending = batch.number + 1, batch.ends_segment
-                line.advance(self.done, self.engine.budget.images / max(self._trained_since(mark), 1e-9))
+                line.advance(self.done, self.engine.budget.images / max(self._trained(), 1e-9))
                 if self.group.first and (batch.number % JOURNAL_EVERY == 0 or self.pending is not None):
                     line.note(self._record(observation))
                 if self.pending is not None:
                     self.engine.on_boundary()
-                    mark = self._spent_training(mark)
                 asked, due = self._decided(stop.asked, time.monotonic() - saved > self.execution.checkpoint_seconds)
-                if not asked:
-                    self._evaluate_pending(line)
-                    mark = mark if batch.ends_segment is None else time.monotonic()
+                if self.pending is not None and not asked:
+                    with self._not_training():
+                        self._evaluate_pending(line)
                 if asked or due:
-                    mark = self._spent_training(mark)
-                    self.seconds["total"] = time.monotonic() - began
-                    self._checkpoint()
-                    mark = saved = time.monotonic()
+                    with self._not_training():
+                        self.seconds["total"] = time.monotonic() - began
+                        self._checkpoint()
+                    saved = time.monotonic()
                 if asked:
                     raise Interrupted
         self.seconds["total"] = time.monotonic() - began
@@ -217,15 +218,18 @@ class Run:
             f" ({summary['stm_images']} short-term, {summary['ltm_images']} long-term)" if two_stores else ""
         )
 
-    def _trained_since(self, mark: float) -> float:
-        return self.seconds["train"] + time.monotonic() - mark
+    def _trained(self) -> float:
+        """Seconds of training until now."""
+        return self.seconds["train"] + time.monotonic() - self._training_since
 
-    def _spent_training(self, mark: float) -> float:
+    @contextmanager
+    def _not_training(self) -> Iterator[None]:
+        """Inside, time does not count as training."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        now = time.monotonic()
-        self.seconds["train"] += now - mark
-        return now
+        self.seconds["train"] = self._trained()
+        yield
+        self._training_since = time.monotonic()
 
     # -- state ---------------------------------------------------------------------------------------------------
 
