@@ -315,13 +315,12 @@ def test_what_killed_processes_left_is_swept_away(
 def test_a_folder_that_another_run_took_meanwhile_is_refused(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both found it empty; the other wrote its configuration last."""
+    """Both found it empty; the other had its lock first."""
     out, claim = tmp_path / "run", RunFolder.claim
 
     def late(self: RunFolder, *args: Any, **options: Any) -> None:
-        claim(self, *args, **options)
-        self.config_path.unlink()
         claim(RunFolder(out), make_config(seed=1), CPU, {})
+        claim(self, *args, **options)
 
     monkeypatch.setattr(RunFolder, "claim", late)
     with pytest.raises(InputError, match=r"holds another run \(seed: 1 there, 0 given\)"):
