@@ -1,7 +1,7 @@
 """Does every method learn? All of them on the demo's stream, a few seeds, beside the random encoder (make verify).
 
     python benchmarks/verify_methods.py --seeds 3 --out runs/verify --results results/synthetic-methods
-    python benchmarks/verify_methods.py --methods pcmc --device cuda      # its sleeps take hours on a CPU
+    python benchmarks/verify_methods.py --methods pcmc --device cuda      # its sleeps are long on a CPU
 
 Runs are ordinary run folders: what is finished is not repeated, so it can be stopped and continued. The table says for
 each method its mean final accuracy, the random encoder's, and the backward passes as executed; methods that are not

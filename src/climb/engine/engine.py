@@ -206,7 +206,6 @@ class Engine:
             torch.cuda.current_stream(self.device).wait_stream(self._stepping)
         return self._embed(images.to(self.device))[0].clone()  # a captured forward writes over its output
 
-    @torch.no_grad()
     def _embed_by(self, step: TrainStep, images: torch.Tensor) -> tuple[torch.Tensor]:
         with frozen(self.parts.network):
             return (step.forward(self.augment.plain(images)),)

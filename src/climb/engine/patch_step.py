@@ -73,7 +73,6 @@ class PatchStep:
         self.optimizer.step()
         return (loss.detach(),)
 
-    @torch.no_grad()
     def embed(self, patches: Tensor) -> tuple[Tensor]:
         """Float32 features (n, f) of uint8 patches (n, 3, p, p) in eval mode."""
         # Not tuned: a sleep ends with batches of many sizes that never come again.

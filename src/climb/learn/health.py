@@ -62,7 +62,6 @@ def drift(engine: Engine, encoder: nn.Module, panel: Panel) -> float:
     return float(moved.clamp(min=0) / apart.clamp(min=1e-3))
 
 
-@torch.no_grad()
 def _features(engine: Engine, encoder: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     place = (engine.device, engine.precision)
     with frozen(encoder), numerics(*place), autocast(*place):

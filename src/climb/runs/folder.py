@@ -37,7 +37,6 @@ class RunFolder:
         self.model_path = self.path / "model.safetensors"
         self.memory_path = self.path / "memory.safetensors"
         self.journal = Journal(self.path / "journal.jsonl")
-        self._locks = [self.path / name for name in LOCKS.values()]
 
     def check(self, config: RunConfig) -> None:
         """Refuse a folder that holds something else than this configuration's run. Writes nothing."""
@@ -51,8 +50,13 @@ class RunFolder:
                     f"{self.path} holds another run ({different}); "
                     "give another --out, or delete the folder to start over"
                 )
-        elif self.path.exists() and set(self.path.iterdir()) - {*leftovers(self.config_path), *self._locks}:
+        elif self.path.exists() and self._foreign():
             raise InputError(f"{self.path} is not empty and holds no run; give another --out")
+
+    def _foreign(self) -> set[Path]:
+        """What is in a folder that nobody has claimed, and was not put there by somebody about to."""
+        locks = {self.path / name for name in LOCKS.values()}
+        return set(self.path.iterdir()) - locks - set(leftovers(self.config_path))
 
     def check_images(self, found: str | None) -> None:
         """Refuse a run, begun or finished, of other images than were found. Of older runs, nothing is known."""

@@ -15,6 +15,7 @@ from climb.report.encodable import encodable
 from climb.report.page import read_memory
 from climb.report.record import Record, journal_parts, make_record, read_object
 from climb.runs import RunFolder
+from climb.runs.folder import LOCKS
 from climb.runs.journal import parsed
 from climb.runs.remembered import Remembered
 from climb.serve.contained import readable
@@ -25,7 +26,6 @@ from climb.serve.tail import JournalTail
 State = Literal["finished", "learning", "waiting", "silent"]
 SILENCE = 300.0  # seconds without a line in the journal: it has stopped, or waits for images
 LAST_BYTES = 4096  # of a journal, which hold its last line where that says that it ended
-LOCKS = ("lock", ".lock")  # of `climb learn`, of `climb run`
 Parts = dict[str, str]
 """Markup by the id of the element that it replaces."""
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class WatchedRun:
 
     def at_work(self) -> bool:
         """Whether a living process has the folder to itself; one that watches a folder may wait for images for days."""
-        return any((path := self.file(name)) is not None and is_held(path) for name in LOCKS)
+        return any((path := self.file(name)) is not None and is_held(path) for name in LOCKS.values())
 
     def silence(self) -> float:
         """Seconds since the journal was last written to."""
