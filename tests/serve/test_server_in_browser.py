@@ -26,8 +26,7 @@ def column(page: Any, name: str) -> list[str]:
 
 def test_index_sorts_and_compares(runs: Path, start: Start, open_page: Open, tmp_path: Path) -> None:
     shutil.copytree(runs / "climb-0", runs / "third")
-    with start(runs) as address:
-        page = open_page(address)
+    with start(runs) as address, open_page(address) as page:
         assert column(page, "Run") == ["climb-0", "sweep/fifo-1", "third"]
         assert page.evaluate(HEIGHTS) == pytest.approx([20] * 3, abs=5)  # a word is not broken in two
         page.get_by_role("button", name="Method").click()
@@ -62,8 +61,7 @@ def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_being_sorted(
 ) -> None:
     (runs / "broken").mkdir()
     (runs / "broken" / "config.json").write_text("{")
-    with start(runs) as address:
-        page = open_page(address)
+    with start(runs) as address, open_page(address) as page:
         page.get_by_role("button", name="Seed").click()
         assert column(page, "Run") == ["sweep/fifo-1", "climb-0", "broken"]
         page.get_by_role("button", name="Run").click()
@@ -71,8 +69,7 @@ def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_being_sorted(
 
 
 def test_choices_outlive_news(runs: Path, start: Start, open_page: Open) -> None:
-    with start(runs) as address:
-        page = open_page(address)
+    with start(runs) as address, open_page(address) as page:
         page.get_by_role("button", name="Run").click()
         page.get_by_role("button", name="Run").click()
         page.get_by_label("compare climb-0").check()
@@ -88,8 +85,7 @@ def test_a_run_is_followed_live(
 ) -> None:
     folder = unfinished(3)
     whole = (runs / "climb-0" / "journal.jsonl").read_text()
-    with start(runs) as address:
-        page = open_page(f"{address}runs/live", scheme=scheme)
+    with start(runs) as address, open_page(f"{address}runs/live", scheme=scheme) as page:
         assert page.locator("#state").inner_text() == "learning"
         assert "0 of 2 tasks evaluated" in page.locator("#headline").inner_text()
         assert page.locator("#remembered img").count() == 0
@@ -114,8 +110,7 @@ def test_a_run_is_followed_live(
 
 def test_a_token_in_the_address_is_shown_once(real_runs: Path, start: Start, open_page: Open) -> None:
     token = "a-token-of-some-length"
-    with start(real_runs, "--token", token) as address:
-        page = open_page(f"{address}?token={token}")
+    with start(real_runs, "--token", token) as address, open_page(f"{address}?token={token}") as page:
         assert page.url == address
         page.get_by_role("link", name="climb-0").click()
         page.locator("#remembered .sheet img").first.wait_for(timeout=15_000)
@@ -123,8 +118,7 @@ def test_a_token_in_the_address_is_shown_once(real_runs: Path, start: Start, ope
 
 
 def test_a_stream_of_ones_own(own_stream: Path, start: Start, open_page: Open) -> None:
-    with start(own_stream) as address:
-        page = open_page(address)
+    with start(own_stream) as address, open_page(address) as page:
         page.get_by_role("link", name="photos").click()
         assert "Learning from a stream" in page.locator("#headline").inner_text()
         assert all(length > 0 for length in page.evaluate(PAINTED))

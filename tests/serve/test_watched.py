@@ -103,7 +103,7 @@ def test_looking_never_takes_the_lock(tmp_path: Path) -> None:
 def test_where_the_system_lists_no_locks_the_owner_must_be_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holder, "LOCKS", tmp_path / "nothing")
+    monkeypatch.setattr(holder, "HELD_LOCKS", tmp_path / "nothing")
     for text, expected in ((str(os.getpid()), True), ("1", True), (str(2**22 + 1), False), ("9" * 30, False)):
         (tmp_path / "lock").write_text(text)
         assert is_held(tmp_path / "lock") == expected
