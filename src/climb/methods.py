@@ -349,7 +349,7 @@ def cassle_r(w: Workshop) -> Parts:
     return with_replay(w, w.reservoir(), w.snapshot())
 
 
-@method("lump", paper="Madaan et al., 2022", lr=0.1)
+@method("lump", paper="Madaan et al., 2022", lr=0.03)
 def lump(w: Workshop) -> Parts:
     """A uniform sample; stream images are blended with stored ones."""
     return Parts(network=w.network, memory=w.reservoir(), batch=MixUp(), objective=w.objective(), alignment=None)
@@ -367,7 +367,7 @@ def er_reservoir(w: Workshop) -> Parts:
     return with_replay(w, w.reservoir(), None)
 
 
-@method("finetune", paper="the lower bound", lr=0.1)
+@method("finetune", paper="the lower bound", lr=0.03)
 def finetune(w: Workshop) -> Parts:
     """The stream alone: no memory, no alignment."""
     return Parts(network=w.network, memory=None, batch=BatchRule(), objective=w.objective(), alignment=None)

@@ -196,6 +196,15 @@ def test_a_damaged_result_costs_the_other_runs_nothing(content: bytes, tmp_path:
     assert "delete the folder to start over" in outcome.error
 
 
+def test_a_damaged_configuration_costs_the_other_runs_nothing(tmp_path: Path) -> None:
+    grid = build_grid("table-regular", TINY)
+    first, _ = make_plan([grid], tmp_path).jobs(CPU)
+    first.folder.mkdir(parents=True)
+    (first.folder / "config.json").write_text("hi")
+    assert [run_job(job).status for job in make_plan([grid], tmp_path).jobs(CPU)] == ["failed", "done"]
+    assert "1 done, 1 failed before" in make_plan([grid], tmp_path).describe("cpu")
+
+
 def test_the_result_of_another_run_is_not_taken_for_its_own(tmp_path: Path) -> None:
     grid = build_grid("table-regular", TINY)
     first, second = make_plan([grid], tmp_path).jobs(CPU)

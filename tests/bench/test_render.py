@@ -65,6 +65,7 @@ def test_terminal_marks_bold_with_a_star(regular: Table) -> None:
     text = render(regular, "terminal")
     line = next(line for line in text.splitlines() if "CLIMB" in line)
     assert " ".join(line.split()) == "CLIMB 41.33 ± 0.50 * 41.33 ± 0.72 * +0.00 44.09 ± 0.50 * 44.09 ± 0.30 * +0.00"
+    assert "bold, *: the best of its column" in text
     assert "one-sided unpaired equal-variance t-test" in text
 
 
