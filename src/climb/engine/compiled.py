@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -17,13 +17,16 @@ VERSIONS = 200
 """Of one function, by shapes and by what it belongs to: a process may train many methods one after another."""
 
 
-def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def compiled(
+    function: Callable[Arguments, Result], options: Mapping[str, Any] | None = None
+) -> Callable[Arguments, Result]:
     """``function`` through torch.compile, at its first call; its gradients too.
 
     What it cannot trace it runs as it is: a third party's part may do anything. Kernels are kept in the cache folder.
+    ``options`` are the compiler's own.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_dir() / "compiled"))
-    quick = torch.compile(function, dynamic=False)
+    quick = torch.compile(function, dynamic=False, options=None if options is None else dict(options))
 
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         # torch counts versions over all objects that share a method, and gives up on it, silently, at eight.

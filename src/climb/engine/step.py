@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
 from climb.augment import Augment
 from climb.config import LearnerConfig
+from climb.engine import weight_gradients
 from climb.engine.batch import Mixed
 from climb.engine.compiled import compiled
 from climb.engine.numerics import Precision, autocast, numerics
@@ -88,6 +91,7 @@ class TrainStep:
                 self.embedded.record(torch.cuda.current_stream(self.device))
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
+            weight_gradients.wait(loss.device)
             self._share_gradients()
             self.optimizer.step()
         parts.objective.after_step(parts.network)
@@ -120,7 +124,6 @@ class TrainStep:
         whole = [parameter for name, parameter in named if not name.startswith("network.")]
         share_gradients(split, whole, self.group)
 
-    @torch.no_grad()
     def _replayed_again(self, mixed: Mixed) -> torch.Tensor:
         """Float32 (r, d): the replayed views by the network as it is now, mean over the two views."""
         rows = mixed.replay_rows if mixed.share is None else mixed.share.own_replay
@@ -167,9 +170,16 @@ class TrainStep:
         """The same step, with the same parameters, optimiser and generator, all but the optimiser by torch.compile."""
         twin = copy.copy(self)
         twin._views = compiled(self._views)
-        twin._losses = compiled(self._losses)
+        twin._losses = compiled(self._losses, self._compiler_options())
         twin._encode = compiled(self._encode)
         return twin
+
+    def _compiler_options(self) -> Mapping[str, Any] | None:
+        if self.parts.batch.rows(self.config) > weight_gradients.FEW_ROWS:
+            return None
+        from climb.engine.weight_gradient_pass import OPTIONS
+
+        return OPTIONS
 
     @property
     def refreshes_after_step(self) -> bool:
@@ -188,6 +198,7 @@ class TrainStep:
         return (embeddings if memory is not None and memory.space == "projector" else features).float()
 
     def _in_memory_space(self, features: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
+        """What a step embeds for the memory; where no memory asks, the embeddings, whose health is looked at."""
         memory = self.parts.memory
         return features if memory is not None and memory.space == "backbone" else embeddings
 

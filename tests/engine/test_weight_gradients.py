@@ -1,0 +1,111 @@
+"""Small steps: weight gradients that are computed beside the backward chain are the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from climb.config import LearnerConfig
+from climb.engine import Engine, EngineKind
+from climb.engine.weight_gradients import FEW_ROWS, weight_gradient
+from climb.learner import build_engine
+from climb.methods import METHODS, build_parts, choose_method
+from climb.workshop import Workshop
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32:UserWarning")
+
+Forward = Callable[[nn.Module, torch.Tensor], torch.Tensor]
+
+
+def once(convolution: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = convolution(x.relu())
+    return result
+
+
+def twice(convolution: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = convolution(convolution(x).relu())
+    return result
+
+
+def gradients(forward: Forward, *, beside: bool, precision: torch.dtype) -> tuple[list[torch.Tensor], int]:
+    """Of a convolution's weight and its input, compiled; and how many weight gradients were moved."""
+    from torch._inductor.utils import fresh_inductor_cache
+
+    from climb.engine import weight_gradient_pass
+
+    moved = 0
+
+    class Counting(weight_gradient_pass.WeightGradientsBeside):
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            nonlocal moved
+            super().__call__(graph)
+            moved += len(graph.find_nodes(op="call_function", target=weight_gradient._opoverload))
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision is torch.bfloat16):
+            return forward(convolution, x).float().square().mean()
+
+    generator = torch.Generator().manual_seed(0)
+    convolution = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+    with torch.no_grad():
+        convolution.weight.copy_(torch.randn(convolution.weight.shape, generator=generator))
+    x = torch.randn(2, 8, 6, 6, generator=generator, requires_grad=True)
+    options = {**weight_gradient_pass.OPTIONS, "post_grad_custom_post_pass": Counting()} if beside else None
+    with fresh_inductor_cache():
+        torch.compile(loss, dynamic=False, options=options)(x).backward()  # type: ignore[no-untyped-call,arg-type]
+    assert convolution.weight.grad is not None
+    assert x.grad is not None
+    return [convolution.weight.grad, x.grad], moved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("forward", "expected"), [(once, 1), (twice, 0)])
+def test_a_gradient_that_leaves_the_graph_is_moved_and_stays_the_same(
+    forward: Forward, expected: int, precision: torch.dtype
+) -> None:
+    """One that is added to another within the graph is not moved: nobody would wait for it there."""
+    plain, _ = gradients(forward, beside=False, precision=precision)
+    moved, count = gradients(forward, beside=True, precision=precision)
+    assert count == expected
+    for one, other in zip(plain, moved, strict=True):
+        assert one.dtype == other.dtype == torch.float32
+        torch.testing.assert_close(other, one, rtol=0, atol=0)
+
+
+def test_small_steps_are_those_of_methods_that_train_on_the_stream_alone() -> None:
+    def rows(name: str) -> int:
+        config = choose_method(LearnerConfig(backbone="micro", image_size=16), name)
+        return build_parts(Workshop(config=config, seed=0, device=torch.device("cpu"))).batch.rows(config)
+
+    assert {name for name in METHODS if name != "pcmc" and rows(name) <= FEW_ROWS} == {"finetune", "lump", "cla-b"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["finetune", "cla-b"])
+def test_small_compiled_steps_agree_with_eager_ones(name: str) -> None:
+    """One step at a time from the same state. A gradient that is read before it is there would be far off."""
+
+    def make(kind: EngineKind) -> Engine:
+        config = choose_method(LearnerConfig(backbone="resnet18"), name)
+        place = {"seed": 0, "device": torch.device("cuda"), "precision": "float32", "kind": kind}
+        return build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]
+
+    generator = torch.Generator().manual_seed(0)
+    batches = torch.randint(0, 256, (30, 10, 3, 32, 32), dtype=torch.uint8, generator=generator).cuda()
+    rows, none = torch.arange(10).cuda(), torch.zeros(0, dtype=torch.int64).cuda()
+    eager, small = make("eager"), make("compiled")
+    for number, images in enumerate(batches):
+        small.load_state_dict(eager.state_dict())
+        one = eager._step(images, rows, none, torch.zeros(0).cuda())
+        other = small._step(images, rows, none, torch.zeros(0).cuda())
+        torch.testing.assert_close(other[0], one[0], rtol=1e-3, atol=1e-3, msg=f"step {number}")
+        for key, value in eager.parts.network.state_dict().items():
+            if value.is_floating_point():
+                ours = small.parts.network.state_dict()[key]
+                assert (value - ours).norm() <= 1e-3 * value.norm() + 1e-4, f"{key} after step {number}"
+    assert len(small._step._captures) == 1  # type: ignore[attr-defined]
