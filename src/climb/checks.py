@@ -241,7 +241,6 @@ def _check_bound(engine: Engine) -> None:
     _promise(len(memory) <= memory.capacity, f"{len(memory)} images stored, the capacity is {memory.capacity}")
 
 
-@torch.no_grad()
 def _check_spread(engine: Engine, seed: int) -> None:
     network = engine.parts.network
     images = torch.cat([_images(engine, seed, number) for number in range(5)])

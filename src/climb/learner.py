@@ -19,11 +19,11 @@ from torch import nn
 from climb.augment import POLICIES, Augment
 from climb.config import LearnerConfig, MemoryConfig, from_dict, to_dict
 from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
-from climb.engine.numerics import autocast, numerics
+from climb.engine.inference import inference
 from climb.errors import InputError
 from climb.memory import Memory
 from climb.methods import build_parts, check_config, choose_method, find_method
-from climb.nets import Network, SavedEncoder, frozen, load_encoder
+from climb.nets import Network, SavedEncoder, load_encoder
 from climb.parallel import current
 from climb.presets import NETWORK, apply_preset
 from climb.state import load_tree, save_tree, tree_kind
@@ -153,8 +153,7 @@ class Climb:
         images = as_images(X)
         encoder = self.encoder_
         parts: list[torch.Tensor] = []
-        place = (engine.device, engine.precision)
-        with frozen(encoder), numerics(*place), autocast(*place):
+        with inference(encoder, engine.device, engine.precision):
             for batch in torch.split(images, 256):
                 inputs = engine.augment.plain(_resized(batch, engine.config.image_size).to(engine.device))
                 parts.append(encoder(inputs).float().cpu())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from climb.bench.collect import find_runs
 from climb.bench.recipe import started_from, usual_learner
 from climb.config import LearnerConfig, RunConfig, from_dict
 
@@ -52,12 +52,11 @@ def collect(results: Path) -> list[Verified]:
     """The same from a folder of published results: what the table has to say. Runs with a fault switched on, or on
     another stream, say nothing of the method as it is and are left out."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for path in sorted(results.rglob("result.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        config = json.loads(path.with_name("config.json").read_text(encoding="utf-8"))["config"]
-        if not _as_it_is(from_dict(RunConfig, config)):
+    for run in find_runs([results]):
+        if not _as_it_is(from_dict(RunConfig, run.config)):
             continue
-        key = (result["method"], result["preset"], result["dataset"], result["tasks"], config["learner"]["lr"])
+        result = run.result
+        key = (result["method"], result["preset"], result["dataset"], result["tasks"], run.config["learner"]["lr"])
         groups.setdefault(key, []).append(result)
     return [
         Verified(

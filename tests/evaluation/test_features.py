@@ -75,6 +75,16 @@ def test_half_precision_encoders_give_float32() -> None:
     assert features.dtype == torch.float32
 
 
+def test_the_arithmetic_is_what_was_asked_for_whatever_is_set_outside() -> None:
+    seen: list[torch.dtype] = []
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
+    encoder.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        extract_features(encoder, make_images(3), prepare, device="cpu")
+    extract_features(encoder, make_images(3), prepare, device="cpu", precision="bf16")
+    assert seen == [torch.float32, torch.bfloat16]
+
+
 @pytest.mark.parametrize(
     ("images", "batch_size", "message"),
     [

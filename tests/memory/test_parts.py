@@ -69,6 +69,22 @@ def test_store_reuses_the_slots_given_back() -> None:
     assert store.nbytes == 3 * 12
 
 
+def test_a_store_that_grows_keeps_every_image_in_its_slot() -> None:
+    store = ImageStore(3, (3, 2, 2), "cpu")
+    images = torch.arange(96, dtype=torch.uint8).reshape(8, 3, 2, 2)
+    slots = store.put(images[:3])
+    store.release(slots[1:2])
+    store.make_room(1)
+    assert store.capacity == 3  # there was room
+    store.make_room(2)
+    assert store.capacity == 6
+    store.make_room(6)
+    assert (store.capacity, len(store)) == (12, 2)
+    more = store.put(images[3:])
+    assert len({*slots[::2], *more}) == 7
+    assert torch.equal(store.get([*slots[::2], *more]), images[[0, 2, 3, 4, 5, 6, 7]])
+
+
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["create", "move", "move", "merge"]), st.integers(0, 5), st.integers(0, 7)),

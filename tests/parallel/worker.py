@@ -124,9 +124,9 @@ def twenty_steps(group: Group) -> Any:
             "reports": [vars(step.report) for step in seen],
             "state": state,
         }
-    store = engine.parts.memory._store
+    kept = engine.parts.memory._images
+    store, slots = kept.store, kept.slot_of
     assert isinstance(store, ShardedStore)
-    slots = engine.parts.memory._slot_of
     found["share"] = {
         "ids": [image for image, slot in slots.items() if store._place[slot] >= 0],
         "kept": store.kept,

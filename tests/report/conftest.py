@@ -47,6 +47,7 @@ RESULT: dict[str, Any] = {
     "precision": "float32",
     "engine": "eager",
     "deterministic": True,
+    "config_hash": CONFIG["config_hash"],
     "versions": {"climb": "0.1.0", "torch": "2.13.0", "device_name": "a very good CPU"},
 }
 

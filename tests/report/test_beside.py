@@ -13,6 +13,7 @@ from climb.cli.report import report
 from climb.config import RunConfig, to_dict
 from climb.errors import InputError
 from climb.recipes import get_recipe
+from climb.report import write_report
 from climb.report.again import again
 from climb.report.beside import beside, distinct_names
 from climb.report.record import read_record
@@ -31,6 +32,12 @@ def other(make_run: MakeRun) -> tuple[Path, Path]:
     result |= {"final_accuracy": 33.33, "cbp": 999, "forgetting": None}
     (copy / "result.json").write_text(json.dumps(result))
     return folder, copy
+
+
+def test_a_run_is_shown_beside_once_however_its_path_is_written(other: tuple[Path, Path]) -> None:
+    folder, copy = other
+    once = write_report(folder, others=[copy]).read_text()
+    assert write_report(folder, others=[copy, copy.parent / "run" / ".." / "other"]).read_text() == once
 
 
 def rows(section: str) -> list[list[str]]:
@@ -94,4 +101,5 @@ def test_the_command_of_a_run_that_python_started(make_run: MakeRun) -> None:
     header = json.loads((folder / "config.json").read_text())
     header |= {"config": to_dict(config.resolved()), "config_hash": config.config_hash()}
     (folder / "config.json").write_text(json.dumps(header))
+    (folder / "result.json").unlink()
     assert "climb run demo --preset paper --seed 4" in again(read_record(folder))

@@ -202,7 +202,13 @@ def test_everything_is_escaped(make_run: MakeRun) -> None:
     header["config"]["recipe"] = header["config"]["seed"] = header["config_hash"] = nasty
     (folder / "config.json").write_text(json.dumps(header))
     result = json.loads((folder / "result.json").read_text())
-    result |= {"evaluated": nasty, "precision": nasty, "versions": {nasty: nasty}, "other": {"evaluated": nasty + "2"}}
+    result |= {
+        "config_hash": nasty,
+        "evaluated": nasty,
+        "precision": nasty,
+        "versions": {nasty: nasty},
+        "other": {"evaluated": nasty + "2"},
+    }
     (folder / "result.json").write_text(json.dumps(result))
     (folder / "<b>&'\"x.txt").write_text("")
     page = page_of(folder)
@@ -297,7 +303,7 @@ def test_verb_says_where_the_page_is(make_run: MakeRun, capsys: pytest.CaptureFi
     tyro.cli(report, args=[str(folder)])
     assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
     assert (folder / "report.html").is_file()
-    with pytest.raises(InputError, match="holds no run"):
+    with pytest.raises(InputError, match=r"there is no .*elsewhere"):
         report(str(tmp_path / "elsewhere"))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,13 +58,40 @@ def test_half_a_line_at_the_end_is_no_harm(make_run: MakeRun) -> None:
     assert len(read_record(folder).training) == 3
 
 
-@pytest.mark.parametrize("exists", [True, False])
-def test_folder_without_a_run(tmp_path: Path, exists: bool) -> None:
+def test_folder_without_a_run(tmp_path: Path) -> None:
     folder = tmp_path / "nothing"
-    if exists:
-        folder.mkdir()
+    with pytest.raises(InputError, match=r"there is no .*nothing; give the folder"):
+        read_record(folder)
+    folder.mkdir()
     with pytest.raises(InputError, match=r"nothing holds no run: there is no config.json in it; give the folder"):
         read_record(folder)
+
+
+def with_result(folder: Path, **changes: Any) -> Path:
+    path = folder / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return folder
+
+
+def test_the_result_of_another_run_is_not_shown_as_this_ones(make_run: MakeRun) -> None:
+    with pytest.raises(InputError, match=r"result.json is the result of another run \(config_hash 1f; its config.json"):
+        read_record(with_result(make_run(), config_hash="1f"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cbp": "many"}, "says cbp is 'many', which is no number; restore"),
+        ({"final_accuracy": float("nan")}, "says final_accuracy is nan, which is no number"),
+        ({"cbp": 10**400}, "says cbp is 10+, which is no number"),
+        ({"seconds": "x"}, "says seconds is 'x', which is no object"),
+        ({"format_version": 99}, "has format_version 99.*install a newer one"),
+        ({"format_version": "new"}, "has format_version new"),
+    ],
+)
+def test_a_result_that_says_what_cannot_be_is_named(make_run: MakeRun, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=f"result.json {said}"):
+        read_record(with_result(make_run(), **changes))
 
 
 @pytest.mark.parametrize("name", ["config.json", "result.json"])
@@ -84,9 +112,10 @@ def test_files_of_something_else(make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"config": {"config": {"learner": []}, "config_hash": "1"}},
-        {"config": {"config": {"evaluation": [], "learner": {}}, "config_hash": "1"}},
-        {"config": {"config": [1], "config_hash": "1"}},
+        {"config": {"config": {"learner": []}, "config_hash": "1"}, "result": None},
+        {"config": {"config": {"learner": {"memory": 7}}, "config_hash": "1"}, "result": None},
+        {"config": {"config": {"evaluation": [], "learner": {}}, "config_hash": "1"}, "result": None},
+        {"config": {"config": [1], "config_hash": "1"}, "result": None},
         {"journal": [FLOORS, {**row("student", 9, 50.0), "per_task": ["high", None]}], "result": None},
         {"journal": [{**FLOORS, "student": None}], "result": None},
     ],

@@ -64,3 +64,16 @@ def test_after_half_a_line_a_new_one_begins(tmp_path: Path) -> None:
     journal.path.write_bytes(b'{"batch": 2, "ev')
     journal.write(3, "train")
     assert [line["batch"] for line in journal.read()] == [3]
+
+
+def test_the_last_line_is_read_from_the_end(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    assert journal.last() is None
+    journal.path.touch()
+    assert journal.last() is None
+    for batch in range(1000):
+        journal.write(batch, "train")
+    assert journal.last() == {"batch": 999, "event": "train"}
+    with open(journal.path, "a") as handle:
+        handle.write('{"batch": 1000, "ev')
+    assert journal.last() is None

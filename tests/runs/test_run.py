@@ -170,6 +170,34 @@ def test_another_configuration_is_refused_with_the_difference(done: Path, make_c
         execute(other, CPU, done)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"lr": 0.1}, r"learner\.lr: 0\.1 there, 0\.3 given"),
+        ({"lr": "fast"}, r"learner\.lr: fast there"),
+        ({"memory": 7}, r"learner\.memory: 7 there"),
+        ({"rate": 1}, r"learner\.rate: 1 there"),
+    ],
+)
+def test_a_configuration_that_was_changed_by_hand_is_refused(
+    done: Path, make_config: Make, changes: dict[str, Any], said: str
+) -> None:
+    """Its hash is what it was: nothing else tells."""
+    header = json.loads((done / "config.json").read_text())
+    header["config"]["learner"] |= changes
+    (done / "config.json").write_text(json.dumps(header))
+    with pytest.raises(InputError, match=f"config.json was changed after the run began .*{said}.*restore the file"):
+        execute(make_config(), CPU, done)
+
+
+def test_a_checkpoint_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.checkpoint_path.parent.mkdir()
+    folder.checkpoint_path.write_bytes(b"half a file")
+    with pytest.raises(ClimbError, match=r"cannot read .*restore the file, or delete the folder to start over"):
+        folder.load_checkpoint()
+
+
 def test_device_and_checkpoints_are_no_part_of_the_identity(done: Path, make_config: Make) -> None:
     execution = Execution(device="cpu", precision="float32", checkpoint_seconds=1.0, keep=True)
     assert execute(make_config(), execution, done)["final_accuracy"] >= 0

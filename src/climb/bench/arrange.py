@@ -13,7 +13,7 @@ from climb.config import LearnerConfig
 from climb.errors import InputError
 from climb.presets import FAULTS, apply_preset
 
-KINDS = {row.method: row.kind for layout in LAYOUTS.values() for row in layout.rows}
+ROW_KINDS = {row.method: row.kind for layout in LAYOUTS.values() for row in layout.rows}
 NAMED_BY = ("learner.objective", "learner.preset")
 """What a row is named after besides its method, where it varies."""
 PLACED_BY = ("recipe", "seed", "data", "stream", "learner.method", *NAMED_BY)
@@ -65,7 +65,7 @@ def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
         rows=tuple(
             sorted(
                 (
-                    RowSpec(label=label, method=name, kind=KINDS.get(name, "method"), where=where)
+                    RowSpec(label=label, method=name, kind=ROW_KINDS.get(name, "method"), where=where)
                     for label, (name, where) in rows.items()
                 ),
                 key=lambda row: (("bound", "method", "indicative").index(row.kind), row.label),

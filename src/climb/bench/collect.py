@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,16 +43,15 @@ def find_runs(paths: Iterable[str | Path]) -> list[Found]:
     return [_read(folder) for folder in folders]
 
 
-def _read(folder: Path) -> Found:
+def _read(path: Path) -> Found:
     """A run without a configuration cannot be held to others, so it is refused."""
+    folder = RunFolder(path)
     try:
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"]
+        result = folder.result() or {}  # refuses one that another run wrote
         missing = [name for name in NEEDED if name not in result]
         if missing:
             raise ValueError(f"its result has no {', '.join(missing)}")
-        RunFolder(folder).result()  # refuses one that another run wrote
-        config = to_dict(from_dict(RunConfig, config).resolved())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
-        raise InputError(f"'{folder}' is not a whole run folder: {error}; leave it out, or run it again") from error
-    return Found(path=folder, result=result, config=config)
+        config = to_dict(from_dict(RunConfig, folder.header()["config"]).resolved())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"'{path}' is not a whole run folder; leave it out, or mend it: {error}") from error
+    return Found(path=path, result=result, config=config)

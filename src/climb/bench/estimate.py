@@ -11,7 +11,7 @@ from climb.config import LearnerConfig, RunConfig
 from climb.memory import PartAndSelectMemory
 from climb.methods import find_method, kind_of_memory
 
-SIZES = {
+DATASET_SIZES = {
     "cifar10": (10, 50_000, 10_000),
     "cifar100": (100, 50_000, 10_000),
     "tiny-imagenet": (200, 100_000, 10_000),
@@ -129,7 +129,7 @@ def _sizes(config: RunConfig) -> tuple[int, int, int] | None:
     """Classes, training and test images of a run's dataset."""
     data = config.data
     if data.dataset != "synthetic":
-        return SIZES.get(data.dataset)
+        return DATASET_SIZES.get(data.dataset)
     classes, train, test = (
         int(data.options.get(name, otherwise))
         for name, otherwise in (("classes", 10), ("train_per_class", 200), ("test_per_class", 50))

@@ -36,20 +36,20 @@ SSL, ALIGN = r"$\mathcal{L}_{\text{SSL}}$", r"$\mathcal{L}_{\text{align}}$"
 REGULAR: Settings = (("stream.kind", "regular"),)
 SIMCLR: Settings = (("learner.objective", "simclr"),)
 
-SIZES: dict[str, tuple[str, float]] = {
+MEMORY_SIZES: dict[str, tuple[str, float]] = {
     "N": ("learner.memory.capacity", 2500),
     "L": ("learner.memory.stm_centroids", 100),
     "K": ("learner.memory.ltm_centroids", 60),
     "M": ("learner.memory.images_per_centroid", 30),
 }
 """The memory's sizes and CLIMB's choice of them."""
-RULES: dict[str, tuple[str, float]] = {
+MEMORY_RULES: dict[str, tuple[str, float]] = {
     "p": ("learner.memory.novelty_percentile", 0.95),
     "tau_ema": ("learner.ema_decay", 0.999),
     "alpha_stm": ("learner.memory.stm_rate", 0.1),
 }
 """The memory's rules of update and CLIMB's choice of them."""
-CHOICES = {**SIZES, **RULES}
+CHOICES = {**MEMORY_SIZES, **MEMORY_RULES}
 """What the tables of sensitivity vary, one at a time; the others are as CLIMB has them."""
 
 
@@ -61,7 +61,7 @@ def coupled(name: str, value: float) -> dict[str, int]:
     >>> coupled("N", 1000), coupled("M", 50), coupled("L", 50)
     ({'K': 24}, {'K': 36}, {})
     """
-    capacity, ltm, images = (SIZES[size][1] for size in "NKM")
+    capacity, ltm, images = (MEMORY_SIZES[size][1] for size in "NKM")
     return {"N": {"K": round(ltm * value / capacity)}, "M": {"K": round(ltm * images / value)}}.get(name, {})
 
 

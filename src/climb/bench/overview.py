@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from climb.bench.estimate import say_seconds
 from climb.bench.executors import Job, Outcome
+from climb.runs import RunFolder
 
 SHOWN = 12
 """Running and failed runs that are named; more are counted."""
@@ -57,8 +57,7 @@ class Overview:
         self._waiting.pop(job.folder, None)
         if outcome.status == "done":
             self.done.append(job)
-            result = json.loads((job.folder / "result.json").read_text(encoding="utf-8"))
-            said = self._remember(job, result)
+            said = self._remember(job, RunFolder(job.folder).result() or {})
         elif outcome.status == "failed":
             self.failed.append((job, outcome))
             said = f"FAILED: {outcome.error}"
@@ -92,7 +91,9 @@ class Overview:
     def _running(self) -> list[Job]:
         """Runs that wrote to their journals since the grid began, and are not over."""
         return [
-            job for folder, job in list(self._waiting.items()) if _changed(folder / "journal.jsonl", self._began_at)
+            job
+            for folder, job in list(self._waiting.items())
+            if _changed(RunFolder(folder).journal.path, self._began_at)
         ]
 
     def _picture(self) -> RenderableType:
@@ -123,11 +124,5 @@ def _changed(path: Path, since: float) -> bool:
 
 def _progress(folder: Path) -> str:
     """Where a run stands, by the last line of its journal."""
-    try:
-        with open(folder / "journal.jsonl", "rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 4096))
-            last = json.loads(file.read().splitlines()[-1])
-    except (OSError, IndexError, json.JSONDecodeError):  # not there yet, or in the middle of being written
-        return "at work"
-    return f"mini-batch {last['batch']}"
+    last = RunFolder(folder).journal.last()
+    return "at work" if last is None else f"mini-batch {last['batch']}"

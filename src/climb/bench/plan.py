@@ -125,13 +125,23 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = (), d
         if key in runs:
             continue
         folder = out / "runs" / key
-        RunFolder(folder).check_images(images.of(entry.config))
+        if _legible(folder):
+            RunFolder(folder).check_images(images.of(entry.config))
         status = status_of(folder)
         if status != "done" and key in known:
             folder, status = known[key], "done"
         label = f"{entry.row}, {entry.column}, seed {entry.config.seed}"
         runs[key] = Planned(config=entry.config, folder=folder.absolute(), label=label, status=status)
     return Plan(runs=runs)
+
+
+def _legible(folder: Path) -> bool:
+    """Whether what a run was started with can be read; if not, that run fails and the others go on."""
+    try:
+        RunFolder(folder).data_fingerprint()
+    except InputError:
+        return False
+    return True
 
 
 def _methods(runs: Sequence[RunConfig], which: Sequence[bool]) -> str:

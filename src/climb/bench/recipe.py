@@ -14,7 +14,7 @@ from climb.presets import apply_preset
 from climb.recipes import RECIPES
 from climb.workshop import find_objective
 
-SIZES = ("backbone", "replay_batch", "memory")
+OF_THE_STREAM = ("backbone", "replay_batch", "memory")
 """What belongs to a stream more than to a method: a run that started from no recipe keeps its own."""
 SCALED = {"learner.memory.stm_centroids": "short_term", "learner.memory.ltm_centroids": "long_term"}
 """Sizes that follow the capacity where they are not given."""
@@ -101,7 +101,7 @@ def usual_learner(run: RunConfig, plain: LearnerConfig) -> LearnerConfig:
 
 def _usual(run: RunConfig, *, own_rates: bool) -> LearnerConfig:
     learner = run.learner
-    plain = started_from(run) or LearnerConfig(**{name: getattr(learner, name) for name in SIZES})
+    plain = started_from(run) or LearnerConfig(**{name: getattr(learner, name) for name in OF_THE_STREAM})
     plain = replace(plain, image_size=learner.image_size)
     usual = usual_learner(run, plain)
     if not own_rates:

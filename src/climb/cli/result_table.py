@@ -8,16 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ACCURACIES = (
-    ("final_accuracy", "FA", "final accuracy, all tasks"),
-    ("continual_accuracy", "CA", "mean over time, tasks seen so far"),
-    ("continual_accuracy_upto", "CA up-to", "the same, probe trained on the classes seen so far"),
-    ("continual_accuracy_all", "CA all", "mean over time, all tasks"),
-    ("forgetting", "forgetting", "negative: old tasks improved"),
-    ("knn_accuracy", "kNN", "k = 50, or all if fewer"),
-    ("ridge_accuracy", "ridge", "alpha = 1"),
-)
-FILES = ("report.html", "result.json", "accuracy.png", "memory.png", "model.safetensors")
+from climb.evaluation.accuracies import ACCURACIES
+
+OPENED_FIRST = ("report.html", "result.json", "accuracy.png", "memory.png", "model.safetensors")
 """What people open first, of what a run leaves behind; `memory.png` is there for a memory with centroids."""
 
 
@@ -35,18 +28,13 @@ def print_result(result: dict[str, Any], folder: Path) -> None:
     if other:
         table.add_column(other["evaluated"], justify="right")
     table.add_column("")
-    table.add_row(
-        "random encoder",
-        f"{result['random_encoder_accuracy']:.2f}",
-        *([f"{other['random_encoder_accuracy']:.2f}"] if other else []),
-        "same network and probe, before the first step",
-    )
-    for key, name, meaning in ACCURACIES:
-        if result.get(key) is not None:
+    for key in dict.fromkeys(("random_encoder_accuracy", *ACCURACIES)):  # first, what must be exceeded
+        accuracy = ACCURACIES[key]
+        if accuracy.brief and result.get(key) is not None:
             cells = [f"{result[key]:.2f}"]
             if other:
                 cells.append(f"{other[key]:.2f}" if other.get(key) is not None else "")
-            table.add_row(name, *cells, meaning)
+            table.add_row(accuracy.name, *cells, accuracy.brief)
     console.print(table)
     gain = result["final_accuracy"] - result["random_encoder_accuracy"]
     console.print(f"FA {result['final_accuracy']:.2f} against {result['random_encoder_accuracy']:.2f}: {gain:+.2f}")
@@ -57,7 +45,7 @@ def print_result(result: dict[str, Any], folder: Path) -> None:
         f"{result['forward_only_images']:,} forward only; "
         f"{seconds['train']:.0f} s training, {seconds['evaluate']:.0f} s evaluating, {seconds['total']:.0f} s in all"
     )
-    there = [name for name in FILES if (folder / name).exists()]
+    there = [name for name in OPENED_FIRST if (folder / name).exists()]
     console.print(f"folder: {folder} ({', '.join(there)})")
 
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from climb.cli.result_table import print_result
-from climb.config import DataConfig, Execution, RunConfig, Views
-from climb.errors import InputError
-from climb.presets import apply_preset, with_faults
-from climb.recipes import get_recipe
+from climb.config import Execution, Views
 
 
 def run(
@@ -100,43 +94,41 @@ def run(
         out: run folder; by default runs/RECIPE-PRESET-SEED, with another method, dataset, objective, views, scenario,
             number of tasks or faults in its name; give one for other changes.
     """
-    from climb.methods import choose_method, choose_objective
+    from climb.cli.result_table import print_result
     from climb.parallel import is_first
     from climb.report import write_report
-    from climb.runs import execute  # imports the datasets and the networks: not needed for --help
-    from climb.unused import refuse_unused
+    from climb.runs import execute, experiment  # imports the datasets and the networks: not needed for --help
 
-    config = get_recipe(recipe, preset=preset)
-    if manifest is not None and any(given is not None for given in (tasks, scenario, sizes, cap, blur)):
-        raise InputError("--manifest replays a saved scenario: leave out --tasks, --scenario, --sizes, --cap, --blur")
-    config = _with_data(config, dataset, image_size, {"classes": classes, "class_list": class_list})
-    stream = _changed(config.stream, tasks=tasks, kind=scenario, manifest=_read_manifest(manifest))
-    given = {"generator": sizes, "cap": cap, "blur": blur}
-    stream = replace(stream, options={**stream.options, **_present(given)})
-    memory = _changed(config.learner.memory, capacity=capacity, prune=prune)
-    if capacity is not None:  # centroids scale with the capacity, unless the recipe is left as it is
-        memory = replace(memory, stm_centroids=None, ltm_centroids=None)
-    learner = apply_preset(_changed(config.learner, backbone=backbone), preset)
-    if method is not None:
-        learner = choose_method(learner, method)
-    if objective is not None:
-        learner = choose_objective(learner, objective)
-    learner = _changed(
-        learner,
+    config = experiment(
+        recipe,
+        method=method,
+        dataset=dataset,
+        classes=classes,
+        class_list=class_list,
+        tasks=tasks,
+        scenario=scenario,
+        sizes=sizes,
+        cap=cap,
+        blur=blur,
+        manifest=manifest,
+        seed=seed,
+        preset=preset,
+        objective=objective,
         views=views,
+        backbone=backbone,
+        image_size=image_size,
+        capacity=capacity,
+        prune=prune,
         passes=passes,
         stream_batch=stream_batch,
         replay_batch=replay_batch,
         lr=lr,
         alignment_weight=alignment_weight,
-        memory=memory,
+        faults=faults,
+        evaluate=evaluate,
+        knn=knn,
+        ridge=ridge,
     )
-    if faults and preset == "reference":
-        raise InputError("the preset reference has the faults of the released code already; leave --faults out")
-    learner = with_faults(learner, faults)
-    refuse_unused(learner.method, faults=faults, prune=prune)
-    evaluation = _changed(config.evaluation, network=evaluate, knn=knn, ridge=ridge)
-    config = replace(config, seed=seed, stream=stream, learner=learner, evaluation=evaluation)
     execution = Execution(
         device=device,
         precision=precision,
@@ -153,32 +145,3 @@ def run(
     if is_first():
         write_report(folder)
         print_result(result, folder)
-
-
-def _present(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _changed(config: Any, **values: Any) -> Any:
-    return replace(config, **_present(values))
-
-
-def _with_data(config: RunConfig, dataset: str | None, image_size: int | None, options: dict[str, Any]) -> RunConfig:
-    from climb.datasets import own_image_size
-
-    if dataset is not None:
-        config = replace(config, data=DataConfig(dataset=dataset))
-    data = _changed(config.data, image_size=image_size)
-    data = replace(data, options={**data.options, **_present(options)})
-    side = data.image_size or own_image_size(data.dataset)
-    return replace(config, data=data, learner=replace(config.learner, image_size=side))
-
-
-def _read_manifest(path: str | None) -> dict[str, Any] | None:
-    if path is None:
-        return None
-    try:
-        manifest: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(f"cannot read the scenario {path}: {error}") from error
-    return manifest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +13,6 @@ from rich.table import Table
 from climb.config import Execution
 from climb.errors import ClimbError, InputError
 from climb.files import write_json
-from climb.recipes import get_recipe
 
 
 def tune(
@@ -61,18 +60,14 @@ def tune(
     from climb.bench.plan import make_plan
     from climb.bench.tuning import METRIC, parse_over, rank, say_setting, tuning_grid
     from climb.cli.where import kind_of_device, parallel_runs, queue_options
-    from climb.methods import choose_method, choose_objective
+    from climb.runs import experiment
 
     if seeds < 1:
         raise InputError(f"--seeds must be at least 1; given {seeds}")
     values = parse_over(over)
-    config = get_recipe(recipe, preset=preset)
-    learner = config.learner
-    learner = choose_method(learner, method) if method is not None else learner
-    learner = choose_objective(learner, objective) if objective is not None else learner
-    stream = replace(config.stream, tasks=tasks) if tasks is not None else config.stream
-    grid = tuning_grid(replace(config, learner=learner, stream=stream), values, range(seeds))
-    folder = Path(out or Path("bench") / f"tune-{recipe}-{learner.method}-{preset}")
+    config = experiment(recipe, method=method, objective=objective, tasks=tasks, preset=preset)
+    grid = tuning_grid(config, values, range(seeds))
+    folder = Path(out or Path("bench") / f"tune-{recipe}-{config.learner.method}-{preset}")
     where = Where(executor=executor, device=device, per_device=per_device, address=address, slurm=queue_options(slurm))
     carrier = choose_executor(where, folder)
     made = make_plan([grid], folder, data_root=data)
@@ -89,10 +84,10 @@ def tune(
         {
             "format_version": 1,
             "recipe": recipe,
-            "method": learner.method,
+            "method": config.learner.method,
             "preset": preset,
-            "objective": learner.objective,
-            "tasks": stream.tasks,
+            "objective": config.learner.objective,
+            "tasks": config.stream.tasks,
             "metric": METRIC,
             "over": {name: list(found) for name, found in values.items()},
             "ranking": [asdict(one) for one in ranking],

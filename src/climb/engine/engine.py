@@ -36,7 +36,8 @@ class Observation:
     alignment: torch.Tensor
     """Scalar loss of the alignment in the last pass; nan before replay starts."""
     embeddings: torch.Tensor
-    """float32 (n, d): mean over the two views of each row of the last pass, in the memory's space."""
+    """float32 (n, d): mean over the two views of each row of the last pass, in the memory's space, or the projector's
+    where none is asked for."""
     report: InsertReport
     """What became of the images in the memory."""
 
@@ -77,12 +78,7 @@ class Engine:
         self.budget = Budget()
         self.group = current()
         prepare_across(parts, self.group)
-        for module in (parts.network, parts.objective, parts.alignment):
-            if module is not None:
-                module.to(device)
-                if device.type == "cuda":  # the layout that bf16 convolutions are fast in
-                    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-                module.train()
+        parts.prepare(device)
         self._generator = torch_generator(seed, "augmentation", device)
         self._no_targets = torch.zeros(0, device=device)
         self._replayed = False

@@ -49,8 +49,8 @@ def resolve_precision(name: str, device: torch.device) -> Precision:
             return "float32"
         with torch.cuda.device(device):
             return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    if name not in ("float32", "tf32", "bf16"):
-        raise InputError(f"unknown precision '{name}'. Allowed: auto, float32, tf32, bf16")
+    if name not in get_args(Precision):
+        raise InputError(f"unknown precision '{name}'. Allowed: auto, {', '.join(get_args(Precision))}")
     if name == "tf32" and device.type != "cuda":
         raise InputError(f"tf32 exists on CUDA devices only; the device is {device}")
     return name  # type: ignore[return-value]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from climb.alignment import Alignment
 from climb.engine.batch import BatchRule
 from climb.memory import Memory
@@ -31,3 +33,12 @@ class Parts:
         """The alignment's reference network, where it has one that can be evaluated in place of the trained one."""
         teacher = self.alignment.teacher if self.alignment is not None else None
         return teacher if isinstance(teacher, Network) else None
+
+    def prepare(self, device: torch.device) -> None:
+        """Move all that is trained to the device, in train mode."""
+        for module in (self.network, self.objective, self.alignment):
+            if module is not None:
+                module.to(device)
+                if device.type == "cuda":  # the layout that bf16 convolutions are fast in
+                    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                module.train()

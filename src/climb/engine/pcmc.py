@@ -139,11 +139,7 @@ class Pcmc:
         self.budget = Budget()
         self._memory: PatchMemory = parts.memory
         self._encoder: PatchEncoder = parts.network.encoder
-        for module in (parts.network, parts.objective):
-            module.to(device)
-            if device.type == "cuda":  # the layout that bf16 convolutions are fast in
-                module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            module.train()
+        parts.prepare(device)
         self._generator = torch_generator(seed, "augmentation", device)
         self._order = torch_generator(seed, "sleep", device)
         self._loss = torch.full((), math.nan, device=device)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from climb.engine import Precision
+from climb.engine.inference import inference
 from climb.errors import InputError
-from climb.nets import frozen
 
 
 def batch_size(image_size: int) -> int:
@@ -27,13 +28,14 @@ def extract_features(
     *,
     batch_size: int = 1024,
     device: torch.device | str,
+    precision: Precision = "float32",
 ) -> torch.Tensor:
     """The encoder's features of un-augmented images: float32 (n, f) on ``device``, without gradient.
 
     ``images`` are uint8 (n, 3, H, W), anywhere, memory-mapped ones included: they travel one batch at a time.
     ``prepare`` turns a uint8 batch into what the encoder takes (normalised floats). The encoder, which must be
     on ``device``, comes back as it was: modes, parameters and running statistics. Features are not normalised;
-    the probes do that. The arithmetic is the caller's: an autocast context around this call applies.
+    the probes do that.
 
     >>> encoder = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
     >>> images = torch.full((5, 3, 4, 4), 51, dtype=torch.uint8)
@@ -48,7 +50,7 @@ def extract_features(
         raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
     device = torch.device(device)
     features: torch.Tensor | None = None
-    with frozen(encoder):
+    with inference(encoder, device, precision):
         for start in range(0, len(images), batch_size):
             batch = images[start : start + batch_size].to(device)
             rows = encoder(prepare(batch))

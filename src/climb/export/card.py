@@ -9,7 +9,7 @@ from torch import nn
 
 from climb.nets import MicroNet, ResNet, TimmModel, VisionTransformer
 
-FIGURES = (
+PROBES = (
     ("final_accuracy", "linear probe, all tasks, at the end"),
     ("continual_accuracy", "linear probe, mean over time, tasks seen so far"),
     ("knn_accuracy", "k nearest neighbours, at the end"),
@@ -188,7 +188,7 @@ session = onnxruntime.InferenceSession("model.onnx")
 
 
 def _figures(result: dict[str, Any]) -> str:
-    rows = [f"| {meaning} | {result[key]:.2f} |" for key, meaning in FIGURES if result.get(key) is not None]
+    rows = [f"| {meaning} | {result[key]:.2f} |" for key, meaning in PROBES if result.get(key) is not None]
     note = f" The {result['evaluated']} network was measured." if result.get("evaluated") else ""
     return "\n".join(
         [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,6 +15,7 @@ from climb.export.opened import WEIGHTS, OpenModel
 from climb.export.torch_alone import torch_source
 from climb.export.weights_file import fingerprint, plain_weights, write_weights
 from climb.files import write_json, write_text
+from climb.runs.json_files import read_object
 
 Format = Literal["safetensors", "onnx"]
 FILES: dict[str, str] = {"safetensors": WEIGHTS, "onnx": "model.onnx"}
@@ -129,7 +129,6 @@ def _check(folder: Path, config: dict[str, Any], formats: Sequence[str]) -> None
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+        return read_object(path)
+    except InputError:
         return {}
-    return found if isinstance(found, dict) else {}

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from climb.engine import resolve_device
-from climb.engine.numerics import numerics
 from climb.errors import ClimbError, InputError
+from climb.evaluation.features import batch_size, extract_features
 from climb.export.from_pixels import FromPixels
 from climb.learner import Climb
 from climb.nets import SavedEncoder, load_encoder
@@ -43,9 +43,9 @@ class OpenModel:
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
         """Features (n, f), float32 on the CPU, of uint8 images (n, 3, S, S): in float32, whatever trained them."""
-        with torch.no_grad(), numerics(self.device, "float32"):
-            features: torch.Tensor = self.network(images.to(self.device)).float().cpu()
-        return features
+        size = batch_size(self.saved.image_size)
+        # The network itself normalises pixels.
+        return extract_features(self.network, images, lambda batch: batch, batch_size=size, device=self.device).cpu()
 
     def result(self) -> dict[str, Any] | None:
         """What the run found that trained the encoder, where its folder says so."""
@@ -73,7 +73,7 @@ def _file_of(path: Path) -> Path:
     if path.is_dir():
         if (path / WEIGHTS).is_file():
             return path / WEIGHTS
-        began = (path / "config.json").is_file()
+        began = RunFolder(path).config_path.is_file()
         reason = "it is no run folder"
         if began:
             reason = (

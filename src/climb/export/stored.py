@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from climb.errors import InputError
-from climb.evaluation.features import batch_size
 from climb.export.opened import OpenModel
 from climb.runs import RunFolder
 from climb.runs.remembered import Remembered, remembered
@@ -59,6 +58,5 @@ def _features(model: OpenModel, content: Remembered) -> NDArray[np.float32]:
     if shrunk and all(embeddings is not None for embeddings in kept):
         # Made before the images were: these are what the encoder saw.
         return torch.cat([embeddings for embeddings in kept if embeddings is not None]).float().numpy()
-    batches = torch.split(images, batch_size(model.saved.image_size))
-    features: NDArray[np.float32] = torch.cat([model.features(batch) for batch in batches]).numpy()
+    features: NDArray[np.float32] = model.features(images).numpy()
     return features

@@ -10,8 +10,7 @@ from torch import nn
 
 from climb.engine import Engine
 from climb.engine.health import COLLAPSED
-from climb.engine.numerics import autocast, numerics
-from climb.nets import frozen
+from climb.engine.inference import inference
 from climb.seeds import torch_generator
 
 PANEL = 64  # stored images that are looked at
@@ -63,8 +62,7 @@ def drift(engine: Engine, encoder: nn.Module, panel: Panel) -> float:
 
 
 def _features(engine: Engine, encoder: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    place = (engine.device, engine.precision)
-    with frozen(encoder), numerics(*place), autocast(*place):
+    with inference(encoder, engine.device, engine.precision):
         return F.normalize(encoder(inputs).float(), dim=1)
 
 

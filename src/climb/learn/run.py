@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from climb.config import Execution, check_choices
+from climb.datasets.decode import EXTENSIONS
 from climb.engine import resolve_device
 from climb.errors import InputError
 from climb.learn.loop import Learning
@@ -19,7 +20,6 @@ from climb.learn.track import TrackerName, check_tracker, open_tracker
 from climb.runs import Result, RunFolder
 from climb.runs.versions import versions
 from climb.sources import open_source
-from climb.sources.decode import SUFFIXES
 
 log = logging.getLogger("climb.learn")
 
@@ -145,7 +145,7 @@ def learn(
             "no image was found in %s: files count by their extension (%s). Tar shards are given by a pattern, in "
             "quotes: 'FOLDER/*.tar'; videos one at a time",
             source.name,
-            " ".join(sorted(SUFFIXES)),
+            " ".join(sorted(EXTENSIONS)),
         )
     memory = learning.engine.parts.memory
     return Learned(

@@ -17,6 +17,7 @@ from climb.errors import InputError
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.events import Event, EventLog
 from climb.memory.geometry import BatchGeometry
+from climb.memory.images_by_id import ImagesById
 from climb.memory.ledger import FREE, LTM, STM, Ledger
 from climb.memory.limits import check_rules, check_sizes
 from climb.memory.pairs import ClosestPair
@@ -98,11 +99,10 @@ class CentroidMemory:
         self._values = torch.zeros((rows, embedding_dim), dtype=torch.float32, device=device)
         self._norms = torch.zeros(rows, dtype=torch.float32, device=device)  # theirs: what large memories read twice
         self._ledger = Ledger(rows)
-        self._store = open_store(capacity, self.image_shape, device)
+        self._images = ImagesById(open_store(capacity, self.image_shape, device))
         # Comparing all pairs of few centroids is cheaper than knowing which to compare.
         many = ltm_centroids >= MANY_CENTROIDS
         self._pairs = ClosestPair(ltm_centroids + 1, embedding_dim, device) if many else None
-        self._slot_of: dict[int, int] = {}  # image id -> slot of the store
 
         self._window = DistanceWindow(size=window, quantile=novelty_percentile)
         self._stm_was_full = False
@@ -121,7 +121,7 @@ class CentroidMemory:
     def nbytes(self) -> int:
         """Bytes reserved for images and centroid values."""
         pairs = 0 if self._pairs is None else self._pairs.nbytes
-        return self._store.nbytes + self._values.numel() * self._values.element_size() + pairs
+        return self._images.store.nbytes + self._values.nbytes + pairs
 
     @property
     def threshold(self) -> float:
@@ -182,8 +182,7 @@ class CentroidMemory:
         # Only now are images copied: those that came and went within the mini-batch never take a slot.
         kept = [number for number in range(first, self._seen) if number in self._ledger.row_of]
         rows = torch.tensor([number - first for number in kept], dtype=torch.int64).to(images.device)
-        slots = self._store.put(images.index_select(0, rows).to(self._values.device), kept)
-        self._slot_of.update(zip(kept, slots, strict=True))
+        self._images.put(kept, images.index_select(0, rows))
         return InsertReport(**tally)
 
     def sample(self, n: int) -> ReplayBatch | None:
@@ -193,8 +192,7 @@ class CentroidMemory:
         short, long = self._ledger.pools[STM], self._ledger.pools[LTM]
         from_stm = min(n - min(n // 2, len(long)), len(short))
         ids = long.draw(n - from_stm, self._replay) + short.draw(from_stm, self._replay)
-        images = self._store.get([self._slot_of[image] for image in ids])
-        return ReplayBatch(images=images, ids=torch.tensor(ids, dtype=torch.int64))
+        return ReplayBatch(images=self._images.get(ids), ids=torch.tensor(ids, dtype=torch.int64))
 
     def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
         """Step 6: each centroid moves toward its own replayed images, at rate 0.5 / images held for each.
@@ -230,11 +228,7 @@ class CentroidMemory:
         self._seen += 1
 
         # Step 1: the nearest centroid.
-        nearest, distance = -1, float("nan")
-        if ledger.tier.any():
-            distances = np.where(ledger.tier == FREE, np.inf, geometry.distances(image))
-            nearest = int(distances.argmin())
-            distance = float(distances[nearest])
+        nearest, distance = geometry.nearest(image, ledger.tier != FREE)
 
         # Step 2: assignment. Until the short-term memory has been full once, every image is novel. A long-term centroid
         # always holds M images: it is promoted with as many, and a merge leaves as many.
@@ -247,7 +241,7 @@ class CentroidMemory:
             tally["joined"] += 1
             joined_stm = True
         elif self._insertion.random() < self._ltm_accept:
-            self._release([ledger.replace(number, nearest, int(self._insertion.integers(self._full)))])
+            self._images.drop([ledger.replace(number, nearest, int(self._insertion.integers(self._full)))])
             tally["replaced"] += 1
         else:
             tally["rejected"] += 1
@@ -295,7 +289,7 @@ class CentroidMemory:
         self._log(number, "merged", absorbed)
         ledger.absorb(survivor, absorbed)
         keep = self._insertion.choice(len(ledger.held[survivor]), size=self._full, replace=False)
-        self._release(ledger.keep_only(survivor, keep.tolist()))
+        self._images.drop(ledger.keep_only(survivor, keep.tolist()))
         tally["merged"] += 1
 
     def _closest(self, long_term: list[int], geometry: BatchGeometry) -> tuple[int, int]:
@@ -311,25 +305,21 @@ class CentroidMemory:
         if self.pruning == "anchor":
             self._events.append(number, "pruned", -1)
             for row in ledger.rows(STM):
-                self._release(ledger.keep_only(row, [0]))
+                self._images.drop(ledger.keep_only(row, [0]))
             return
         while len(self) > self.capacity:
             row = ledger.least_recent()
             self._log(number, "pruned", row)
             left = max(0, len(ledger.held[row]) - (len(self) - self.capacity))
-            self._release(ledger.keep_only(row, list(range(left))))
+            self._images.drop(ledger.keep_only(row, list(range(left))))
             if left == 0:
                 self._evict(row, number, tally)
 
     def _evict(self, row: int, number: int, tally: Counter[str]) -> None:
-        self._release(self._ledger.keep_only(row, []))
+        self._images.drop(self._ledger.keep_only(row, []))
         self._log(number, "evicted", row)
         self._ledger.close(row)
         tally["evicted"] += 1
-
-    def _release(self, images: list[int]) -> None:
-        """Give the slots of images that left back; images of the mini-batch being inserted have none yet."""
-        self._store.release([self._slot_of.pop(image) for image in images if image in self._slot_of])
 
     def _log(self, number: int, kind: str, row: int) -> None:
         self._events.append(number, kind, int(self._ledger.centroid[row]))
@@ -340,7 +330,7 @@ class CentroidMemory:
         """Everything that changes. Images are listed in the order of the two sampling pools."""
         return {
             "sizes": self._sizes(),
-            "images": self._store.get([self._slot_of[image] for image in self._ledger.stored()]),
+            "images": self._images.get(self._ledger.stored()),
             "values": self._values.clone(),
             "norms": self._norms.clone(),  # neither these nor cosines are computed again: rounding would differ
             "pairs": {} if self._pairs is None else self._pairs.state_dict(),
@@ -368,7 +358,6 @@ class CentroidMemory:
         """Continue where `state_dict` was taken."""
         if state["sizes"] != self._sizes():
             raise InputError(f"the saved memory has {state['sizes']}; this one has {self._sizes()}")
-        images = state["images"]
         self._values.copy_(state["values"])
         self._ledger.load_state_dict(state)
         if "norms" in state:
@@ -381,9 +370,8 @@ class CentroidMemory:
             long_term = self._ledger.rows(LTM)
             self._pairs.clear()
             self._pairs.put(long_term, self._values[long_term])
-        self._store.clear()
-        stored = self._ledger.stored()
-        self._slot_of = dict(zip(stored, self._store.put(images.to(self._values.device), stored), strict=True))
+        self._images.clear()
+        self._images.put(self._ledger.stored(), state["images"])
         self._window.clear()
         self._window.extend(state["window"].tolist())
         self._events.from_tensor(state["events"])

@@ -70,14 +70,14 @@ class Memory(Protocol):
 
     @property
     def capacity(self) -> int:
-        """The most images ever stored."""
+        """The most images ever stored, where the memory is bounded."""
 
     @property
     def nbytes(self) -> int:
         """Bytes held for images and embeddings, stored or reserved."""
 
     def __len__(self) -> int:
-        """Stored images; never above ``capacity``, after every single image."""
+        """Stored images; where the memory is bounded never above ``capacity``, after every single image."""
 
     def insert(
         self, images: torch.Tensor, embeddings: torch.Tensor | None, *, embed: Embed | None = None

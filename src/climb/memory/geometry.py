@@ -28,21 +28,23 @@ class BatchGeometry:
     >>> geometry.create(1, 0)  # the first image opens centroid 1 ...
     >>> geometry.distances(1).round(4).tolist()  # ... which the second image sees
     [1.0, 0.2929]
+    >>> geometry.nearest(1, np.array([True, False]))
+    (0, 1.0)
     >>> geometry.flush()
     >>> values.tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
 
-    def __init__(self, values: torch.Tensor, lengths: torch.Tensor, embeddings: torch.Tensor) -> None:
+    def __init__(self, values: torch.Tensor, norms: torch.Tensor, embeddings: torch.Tensor) -> None:
         self._values = values  # float32 (rows, d), on the device, written by `flush`
-        self._kept_norms = lengths  # float32 (rows,), of the values, written with them
+        self._device_norms = norms  # float32 (rows,), of the values, written with them
         self._embeddings = embeddings  # float32 (n, d), on the device
         n, rows = embeddings.shape[0], values.shape[0]
         packed = torch.zeros((n + 1, rows + n), dtype=torch.float32, device=values.device)
         with full_float32():
             torch.matmul(embeddings, values.T, out=packed[:n, :rows])
             torch.matmul(embeddings, embeddings.T, out=packed[:n, rows:])
-            packed[n, :rows] = lengths
+            packed[n, :rows] = norms
         host = packed.cpu().numpy().astype(np.float64)  # the one synchronisation
         if not np.isfinite(host).all():
             raise ClimbError(
@@ -50,8 +52,8 @@ class BatchGeometry:
             )
         self._dots: Array = host[:n, :rows]
         self._among: Array = host[:n, rows:]
-        self._lengths: Array = np.sqrt(np.diagonal(self._among))
-        self._norms: Array = host[n, :rows]
+        self._lengths: Array = np.sqrt(np.diagonal(self._among))  # of the embeddings
+        self._norms: Array = host[n, :rows]  # of the centroids, as they move
         self._touched: dict[int, tuple[float, Array]] = {}
 
     def distances(self, image: int) -> Array:
@@ -60,6 +62,14 @@ class BatchGeometry:
         scale[scale == 0] = math.inf
         distances: Array = 1.0 - self._dots[image] / scale
         return distances
+
+    def nearest(self, image: int, exists: NDArray[np.bool_]) -> tuple[int, float]:
+        """The row nearest to an image, of those that ``exists`` (rows,) marks, and its distance; (-1, nan) of none."""
+        if not exists.any():
+            return -1, math.nan
+        distances = np.where(exists, self.distances(image), np.inf)
+        row = int(distances.argmin())
+        return row, float(distances[row])
 
     def create(self, row: int, image: int) -> None:
         """The centroid in ``row`` starts anew at the image's embedding."""
@@ -103,7 +113,7 @@ class BatchGeometry:
         self._dots[:, survivor] = (self._dots[:, survivor] + self._dots[:, absorbed]) / 2
         mean = (self._values[survivor] + self._values[absorbed]) / 2
         self._values[survivor] = mean
-        self._kept_norms[survivor] = torch.linalg.vector_norm(mean)
+        self._device_norms[survivor] = torch.linalg.vector_norm(mean)
 
     def flush(self) -> None:
         """Write the centroids that moved back to the device."""
@@ -118,5 +128,5 @@ class BatchGeometry:
             new = torch.from_numpy(weights).to(device, non_blocking=True) @ self._embeddings
         moved = old + new
         self._values.index_copy_(0, rows, moved)
-        self._kept_norms.index_copy_(0, rows, torch.linalg.vector_norm(moved, dim=1))
+        self._device_norms.index_copy_(0, rows, torch.linalg.vector_norm(moved, dim=1))
         self._touched.clear()

@@ -50,7 +50,7 @@ class ClosestPair:
     def nbytes(self) -> int:
         """Bytes reserved."""
         tensors = (self._unit, self._taken, self._cosine, self._partner, self._exact)
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return sum(tensor.nbytes for tensor in tensors)
 
     def put(self, rows: Sequence[int], values: torch.Tensor) -> None:
         """Centroids (n, d) that are new or have moved. Waits for nothing."""

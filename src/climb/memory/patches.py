@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +12,7 @@ from climb.errors import InputError
 from climb.memory.closest import later_of_closest
 from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
 from climb.memory.geometry import BatchGeometry
+from climb.memory.images_by_id import ImagesById
 from climb.memory.ledger import FREE, LTM, STM
 from climb.memory.limits import check_fractions
 from climb.memory.pool import IdPool
@@ -105,10 +105,9 @@ class PatchMemory:
         self._tier = np.zeros(stm_centroids, dtype=np.int8)
         self._born = np.zeros(stm_centroids, dtype=np.int64)  # number of the patch that opened the centroid
         self._held: list[list[int]] = [[] for _ in range(stm_centroids)]  # patch ids by row, the first one first
-        self._stored: set[int] = set()
-        self._slot_of: dict[int, int] = {}  # lacks, of those stored, the patches that are being inserted
         self._pool = IdPool()
         self._store = ImageStore(FIRST_SLOTS, self.image_shape, device)
+        self._images = ImagesById(self._store)
 
         self._window = DistanceWindow(size=window, quantile=novelty_percentile)
         self._stm_was_full = False
@@ -124,12 +123,12 @@ class PatchMemory:
         return self._limit * self._full
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return len(self._pool)
 
     @property
     def nbytes(self) -> int:
         """Bytes reserved for patches and centroid values; grows with the long-term memory."""
-        return self._store.nbytes + self._values.numel() * self._values.element_size()
+        return self._store.nbytes + self._values.nbytes
 
     @property
     def threshold(self) -> float:
@@ -159,8 +158,8 @@ class PatchMemory:
         """Take uint8 patches (n, 3, h, w) with the encoder's embeddings (n, d), in the order they come."""
         check_images(images, self.image_shape)
         n = images.shape[0]
-        first, device = self._seen, self._values.device
-        embeddings = checked_embeddings(embeddings, (n, self.embedding_dim), device)
+        first = self._seen
+        embeddings = checked_embeddings(embeddings, (n, self.embedding_dim), self._values.device)
         self._make_rows(n)
         norms = torch.linalg.vector_norm(self._values, dim=1)
         geometry = BatchGeometry(self._values, norms, embeddings)
@@ -168,11 +167,10 @@ class PatchMemory:
         for patch in range(n):
             self._insert_one(patch, geometry, tally)
         geometry.flush()
-        kept = [number for number in range(first, self._seen) if number in self._stored]
-        self._make_slots(len(kept))
+        kept = [number for number in range(first, self._seen) if number in self._pool]
         rows = torch.tensor([number - first for number in kept], dtype=torch.int64).to(images.device)
-        slots = self._store.put(images.index_select(0, rows).to(device))
-        self._slot_of.update(zip(kept, slots, strict=True))
+        self._store.make_room(len(kept))
+        self._images.put(kept, images.index_select(0, rows))
         return InsertReport(**tally)
 
     def sample(self, n: int) -> ReplayBatch | None:
@@ -180,7 +178,7 @@ class PatchMemory:
         if len(self) < max(n, 1):
             return None
         ids = self._pool.draw(n, self._replay)
-        return ReplayBatch(images=self._get(ids), ids=torch.tensor(ids, dtype=torch.int64))
+        return ReplayBatch(images=self._images.get(ids), ids=torch.tensor(ids, dtype=torch.int64))
 
     def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
         """Nothing: centroids follow the encoder in `after_sleep`."""
@@ -191,7 +189,7 @@ class PatchMemory:
         """uint8 (n, 3, h, w): what a sleep trains on, the long-term patches and those of short-term centroids with
         more than one: what was seen only once may be noise."""
         rows = [row for row in self._rows(STM) if len(self._held[row]) > 1] + self._rows(LTM)
-        return self._get([patch for row in rows for patch in self._held[row]])
+        return self._images.get([patch for row in rows for patch in self._held[row]])
 
     def after_sleep(self, embed: Embed) -> int:
         """Drop redundant patches and move every centroid to the embedding of its first one; the patches dropped.
@@ -201,20 +199,18 @@ class PatchMemory:
         before = len(self)
         short, long = self._rows(STM), self._rows(LTM)
         for row in short:
-            for patch in self._held[row][1:]:
-                self._forget(patch)
+            self._forget(self._held[row][1:])
             del self._held[row][1:]
         draws = self._insertion.random(len(long))
         thinned = [row for row, drawn in zip(long, draws, strict=True) if drawn < self._chance(len(self._held[row]))]
         for start in range(0, len(thinned), CENTROIDS_AT_ONCE):
             some = thinned[start : start + CENTROIDS_AT_ONCE]
-            embeddings = embed(self._get([patch for row in some for patch in self._held[row]]))
+            embeddings = embed(self._images.get([patch for row in some for patch in self._held[row]]))
             later = later_of_closest(embeddings.detach(), [len(self._held[row]) for row in some])
-            for row, position in zip(some, later, strict=True):
-                self._forget(self._held[row].pop(position))
+            self._forget([self._held[row].pop(position) for row, position in zip(some, later, strict=True)])
         rows = short + long
         if rows:
-            firsts = embed(self._get([self._held[row][0] for row in rows])).detach()
+            firsts = embed(self._images.get([self._held[row][0] for row in rows])).detach()
             index = torch.tensor(rows, dtype=torch.int64).to(self._values.device)
             self._values.index_copy_(0, index, firsts.to(self._values.device, torch.float32))
         return before - len(self)
@@ -229,11 +225,7 @@ class PatchMemory:
     def _insert_one(self, patch: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
         number = self._seen
         self._seen += 1
-        nearest, distance = -1, math.nan
-        if self._tier.any():
-            distances = np.where(self._tier == FREE, np.inf, geometry.distances(patch))
-            nearest = int(distances.argmin())
-            distance = float(distances[nearest])
+        nearest, distance = geometry.nearest(patch, self._tier != FREE)
         if not self._stm_was_full or distance > self.threshold:
             self._create(number, patch, geometry, tally)
         elif self._tier[nearest] == STM:
@@ -251,8 +243,7 @@ class PatchMemory:
         short = self._tier == STM
         if short.sum() == self._limit:
             row = int(np.where(short, self._born, np.iinfo(np.int64).max).argmin())
-            for held in self._held[row]:
-                self._forget(held)
+            self._forget(self._held[row])
             self._held[row] = []
             tally["evicted"] += 1
         else:
@@ -272,18 +263,13 @@ class PatchMemory:
 
     def _hold(self, number: int, row: int) -> None:
         self._held[row].append(number)
-        self._stored.add(number)
         self._pool.add(number)
 
-    def _forget(self, patch: int) -> None:
-        """The patch leaves the memory; the caller takes it off its centroid's list."""
-        self._stored.remove(patch)
-        self._pool.remove(patch)
-        if patch in self._slot_of:
-            self._store.release([self._slot_of.pop(patch)])
-
-    def _get(self, patches: list[int]) -> torch.Tensor:
-        return self._store.get([self._slot_of[patch] for patch in patches])
+    def _forget(self, patches: list[int]) -> None:
+        """Patches leave the memory; the caller takes them off their centroids' lists."""
+        for patch in patches:
+            self._pool.remove(patch)
+        self._images.drop(patches)
 
     def _make_rows(self, patches: int) -> None:
         """Rows for a full short-term memory beside the long-term one, were every patch to promote a centroid."""
@@ -295,20 +281,12 @@ class PatchMemory:
             self._born = np.concatenate([self._born, np.zeros(more, dtype=np.int64)])
             self._held += [[] for _ in range(more)]
 
-    def _make_slots(self, patches: int) -> None:
-        old, have = self._store, self._store.images.shape[0]
-        if len(old) + patches > have:
-            self._store = ImageStore(max(len(old) + patches, 2 * have), self.image_shape, old.device)
-            self._store.put(old.images)  # an empty store fills from slot 0 up: every patch keeps its slot
-            used = set(self._slot_of.values())
-            self._store.release([slot for slot in range(have) if slot not in used])
-
     # -- state -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes. Patches are listed in the order of the sampling pool."""
         return {
-            "images": self._get(self._pool.ids),
+            "images": self._images.get(self._pool.ids),
             "pool": torch.tensor(self._pool.ids, dtype=torch.int64),
             "held": torch.tensor([patch for held in self._held for patch in held], dtype=torch.int64),
             "counts": torch.tensor([len(held) for held in self._held], dtype=torch.int64),
@@ -326,22 +304,20 @@ class PatchMemory:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        images, device = state["images"], self._values.device
+        images = state["images"]
         saved = (tuple(images.shape[1:]), state["values"].shape[1], state["stm_centroids"], state["full"])
         own = (self.image_shape, self.embedding_dim, self._limit, self._full)
         if saved != own:
             names = "patch shape, embedding length, short-term centroids, patches per centroid"
             raise InputError(f"the saved memory does not fit this one ({names}): {saved}, not {own}")
-        self._values = state["values"].to(device, torch.float32, copy=True)
+        self._values = state["values"].to(self._values.device, torch.float32, copy=True)
         self._tier = state["tier"].cpu().numpy().copy()
         self._born = state["born"].cpu().numpy().copy()
         self._held = [part.tolist() for part in state["held"].split(state["counts"].tolist())]
         self._pool = IdPool(state["pool"].tolist())
-        self._stored = set(self._pool.ids)
-        self._slot_of = {}
-        self._store.clear()
-        self._make_slots(images.shape[0])
-        self._slot_of = dict(zip(self._pool.ids, self._store.put(images.to(device)), strict=True))
+        self._images.clear()
+        self._store.make_room(len(images))
+        self._images.put(self._pool.ids, images)
         self._window.clear()
         self._window.extend(state["window"].tolist())
         self._stm_was_full = state["stm_was_full"]

@@ -14,6 +14,8 @@ class IdPool:
     >>> pool.remove(3)
     >>> sorted(pool.draw(2, np.random.default_rng(0)))
     [5, 8]
+    >>> 3 in pool
+    False
     """
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
@@ -22,6 +24,9 @@ class IdPool:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __contains__(self, image: int) -> bool:
+        return image in self._position
 
     def add(self, image: int) -> None:
         """Put an id in."""

@@ -34,8 +34,13 @@ class ImageStore:
         self.images = torch.zeros((capacity, *image_shape), dtype=torch.uint8, device=place, pin_memory=self._pinned)
         self._free = list(range(capacity - 1, -1, -1))
 
+    @property
+    def capacity(self) -> int:
+        """Slots, free or taken."""
+        return int(self.images.shape[0])
+
     def __len__(self) -> int:
-        return int(self.images.shape[0]) - len(self._free)
+        return self.capacity - len(self._free)
 
     @property
     def nbytes(self) -> int:
@@ -68,7 +73,17 @@ class ImageStore:
 
     def clear(self) -> None:
         """Give every slot back."""
-        self._free = list(range(int(self.images.shape[0]) - 1, -1, -1))
+        self._free = list(range(self.capacity - 1, -1, -1))
+
+    def make_room(self, images: int) -> None:
+        """Have that many slots free. There will be at least twice as many in all, so that few calls copy."""
+        have, needed = self.capacity, len(self) + images
+        if needed <= have:
+            return
+        old, room = self.images, max(needed, 2 * have)
+        self.images = torch.zeros((room, *old.shape[1:]), dtype=torch.uint8, device=old.device, pin_memory=self._pinned)
+        self.images[:have] = old
+        self._free = [*range(room - 1, have - 1, -1), *self._free]
 
     def _index(self, slots: Sequence[int]) -> torch.Tensor:
         return torch.from_numpy(np.asarray(slots, dtype=np.int64)).to(self.images.device, non_blocking=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from climb.errors import InputError
+from climb.evaluation.accuracies import ACCURACIES
 from climb.report.chart import Curve, line_chart
 from climb.report.figure import figure, keys, quiet, section
-from climb.report.headline import MEANINGS
 from climb.report.learned import tasks_seen
 from climb.report.lived import BATCHES
 from climb.report.record import Record
@@ -18,8 +18,7 @@ from climb.report.table import flattened, table
 
 STYLES = ("first", "second", "third", "fourth", "fifth", "sixth")
 NUMBERS = {
-    **{key: (name, ".2f") for key, (name, _) in MEANINGS.items()},
-    "random_encoder_accuracy": ("Random encoder", ".2f"),
+    **{key: (accuracy.heading, ".2f") for key, accuracy in ACCURACIES.items()},
     "cbp": ("CBP", ",.0f"),
     "forward_only_images": ("Forward only", ",.0f"),
     "stored_images": ("Stored images", ",.0f"),

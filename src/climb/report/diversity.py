@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from climb.report.record import is_number
 from climb.report.table import table
+from climb.runs.json_files import is_number
 
 MEASURES = (
     ("vendi_score", "Vendi score", ".1f", "Effective number of different images."),

@@ -29,7 +29,7 @@ MEANINGS = {
 def gallery(memory: Remembered | None) -> str:
     """The section on the memory's content."""
     if memory is None or not memory.groups:
-        said = "This folder keeps no picture of the memory: it has no checkpoint, and no memory.safetensors."
+        said = "This folder keeps no picture of the memory: no memory.safetensors and no checkpoint that can be read."
         return section("remembered", "What is remembered", quiet(said))
     total = len(memory.images)
     parts = shown(memory.groups)

@@ -5,35 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from climb.evaluation.accuracies import ACCURACIES, MAIN
 from climb.report.diversity import diversity
 from climb.report.figure import quiet, section
 from climb.report.record import Record
 from climb.report.table import table
 
-MEANINGS = {
-    "final_accuracy": ("FA", "Final accuracy: after the last task, the mean over all tasks."),
-    "continual_accuracy": (
-        "CA",
-        "Continual accuracy: after each task the mean over the tasks seen so far, then the mean of these over time.",
-    ),
-    "continual_accuracy_upto": (
-        "CA up-to",
-        "The same with a probe that knows the classes seen so far only: an easier question, "
-        "not to be compared with the random encoder.",
-    ),
-    "forgetting": (
-        "Forgetting",
-        "Accuracy on a task just after it, less its accuracy at the end, mean over all tasks but the last; "
-        "negative: old tasks improved.",
-    ),
-    "continual_accuracy_all": ("CA all", "Mean over time and over all tasks, those not seen yet too."),
-    "forward_accuracy": ("Forward", "Mean over the tasks that were not seen yet when they were evaluated."),
-    "knn_accuracy": ("kNN", "After the last task, with a vote of the nearest neighbours in place of the linear probe."),
-    "ridge_accuracy": ("Ridge", "After the last task, with a ridge classifier in place of the linear probe."),
-}
-"""Name and sentence of every accuracy in a result, in the order in which they are told."""
-
-CARDS = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "forgetting")
 LABEL_FREE = (
     ("images", "Images", ",.0f", "Of the stream, learned from so far."),
     ("stored", "Stored", ",.0f", "Images in the memory now."),
@@ -42,7 +19,6 @@ LABEL_FREE = (
     ("threshold", "Threshold", ".3f", "Cosine distance beyond which an image is novel."),
 )
 WARNINGS = 3  # the last ones
-FLOOR = "The same network and probe before the first training step: what must be exceeded."
 
 
 def headline(record: Record) -> str:
@@ -59,7 +35,8 @@ def headline(record: Record) -> str:
     if not record.labelled:
         parts += _cards_without_labels(record)
     if record.floor is not None:
-        parts.append(_card("Random encoder", f"{record.floor:.2f}", FLOOR))
+        random = ACCURACIES["random_encoder_accuracy"]
+        parts.append(_card(random.heading, f"{record.floor:.2f}", random.meaning))
     return "\n".join([*parts, "</div></header>"])
 
 
@@ -69,8 +46,8 @@ def every_number(record: Record) -> str:
         return ""
     columns = _columns(record.result, record.evaluated)
     rows = [
-        [name, *(_percent(column.get(key)) for column in columns.values()), meaning]
-        for key, (name, meaning) in {**MEANINGS, "random_encoder_accuracy": ("Random encoder", FLOOR)}.items()
+        [accuracy.heading, *(_percent(column.get(key)) for column in columns.values()), accuracy.meaning]
+        for key, accuracy in ACCURACIES.items()
         if record.result.get(key) is not None
     ]
     numbers = range(1, 1 + len(columns))
@@ -81,7 +58,7 @@ def every_number(record: Record) -> str:
 def _columns(result: dict[str, Any], evaluated: str) -> dict[str, dict[str, Any]]:
     """The accuracies by heading: the main network's, weighted by images where that matters, the other network's."""
     columns = {evaluated: result}
-    weighted = {key: result[f"{key}_per_image"] for key in MEANINGS if f"{key}_per_image" in result}
+    weighted = {key: result[f"{key}_per_image"] for key in ACCURACIES if f"{key}_per_image" in result}
     if any(_percent(value) != _percent(result.get(key)) for key, value in weighted.items()):
         columns["weighted by images"] = weighted
     if "other" in result:
@@ -116,11 +93,10 @@ def _cards_without_labels(record: Record) -> list[str]:
 
 def _final_cards(result: dict[str, Any], floor: float | None) -> list[str]:
     cards = []
-    for key in CARDS:
+    for key in MAIN:
         if result.get(key) is not None:
-            name, meaning = MEANINGS[key]
             gain = f"{result[key] - floor:+.2f} over random" if key == "final_accuracy" and floor is not None else ""
-            cards.append(_card(name, f"{result[key]:.2f}", meaning, beside=gain))
+            cards.append(_card(ACCURACIES[key].heading, f"{result[key]:.2f}", ACCURACIES[key].meaning, beside=gain))
     return cards
 
 

@@ -8,7 +8,8 @@ from html import escape
 
 from climb.report.chart import Curve, line_chart
 from climb.report.figure import figure, keys, quiet, section
-from climb.report.record import Record, is_number
+from climb.report.record import Record
+from climb.runs.json_files import is_number
 
 BATCHES = "stream mini-batches"
 STYLES = ("first", "second", "third", "fourth")

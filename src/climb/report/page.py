@@ -38,11 +38,13 @@ def write_report(folder: Path, *, others: Sequence[Path] = ()) -> Path:
 
     >>> write_report(Path("no-such-folder"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    climb.errors.InputError: no-such-folder holds no run: ...
+    climb.errors.InputError: there is no no-such-folder; ...
     """
     record = read_record(folder)
     path = record.path / PAGE
-    write_text(path, render(record, others=[read_record(other) for other in others], memory=read_memory(folder)))
+    beside = {other.resolve(): other for other in others}  # each once, however its path is written
+    records = [read_record(other) for other in beside.values()]
+    write_text(path, render(record, others=records, memory=read_memory(folder)))
     return path
 
 

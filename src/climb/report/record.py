@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +9,10 @@ from typing import Any
 
 from climb.errors import InputError
 from climb.runs import Journal, RunFolder
+from climb.runs.believed import check_format, check_result
+from climb.runs.json_files import is_number, read_object
 
 NOT_TRAINING = frozenset({"start", "floor", "evaluation", "warning", "end"})
-LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,17 +99,6 @@ class Record:
         return next((line[key] for line in reversed(self.training) if is_number(line.get(key))), None)
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value of the journal can be drawn.
-
-    >>> is_number(0.5), is_number(None), is_number(True), is_number("0.5"), is_number(float("nan"))
-    (True, False, False, False, False)
-    >>> is_number(10**400)
-    False
-    """
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
-
-
 def read_record(path: Path) -> Record:
     """Read `config.json` and, as far as they exist, `journal.jsonl` and `result.json`.
 
@@ -118,26 +106,26 @@ def read_record(path: Path) -> Record:
         InputError: there is no run in the folder, or its files are not those of one.
     """
     folder = RunFolder(path)
+    if not path.exists():
+        raise InputError(f"there is no {path}; give the folder that climb run wrote (its --out)")
     if not folder.config_path.is_file():
         raise InputError(
             f"{path} holds no run: there is no config.json in it; give the folder that climb run wrote (its --out)"
         )
     header = read_object(folder.config_path)
     result = read_object(folder.result_path) if folder.result_path.exists() else None
-    lines = [line for part in journal_parts(folder.path) for line in Journal(part).read()]
+    lines = [line for part in folder.journal_parts() for line in Journal(part).read()]
     return make_record(folder.path, header, result, lines)
-
-
-def journal_parts(folder: Path) -> list[Path]:
-    """The files of a run's journal, oldest lines first: a long one is continued in `journal.jsonl`."""
-    older = [path for path in folder.glob("journal.*.jsonl") if path.name.split(".")[1].isdecimal()]
-    return [*sorted(older, key=lambda path: -int(path.name.split(".")[1])), folder / "journal.jsonl"]
 
 
 def make_record(
     path: Path, header: dict[str, Any], result: dict[str, Any] | None, lines: Sequence[dict[str, Any]]
 ) -> Record:
     """The record of a run from what its files hold; ``lines`` are those of the journal."""
+    check_format(header, path / "config.json")
+    if result is not None:
+        check_format(result, path / "result.json")
+        check_result(result, header, path / "result.json")
     lines = [line for line in lines if is_number(line.get("batch"))]
     floors = [line for line in lines if line.get("event") == "floor"]
     sittings = [line["event"] for line in lines if line.get("event") in ("start", "end")]
@@ -186,27 +174,15 @@ def _check(config: Any, matrix: Any, others: Sequence[Any]) -> None:
     for name in ("learner", "data", "stream", "evaluation"):
         if not isinstance(config.get(name, {}), dict):
             raise TypeError(f"'{name}' of the configuration is a {type(config[name]).__name__}")
+    for section, name in (("learner", "memory"), ("data", "options"), ("stream", "options")):
+        part = config.get(section, {}).get(name, {})
+        if not isinstance(part, dict):
+            raise TypeError(f"'{section}.{name}' of the configuration is a {type(part).__name__}")
     for row in matrix:
         if len(row) != len(matrix[0]) or not all(map(is_number, row)):
             raise ValueError("the accuracies are no matrix of numbers")
     if not all(map(is_number, others)):
         raise ValueError("an accuracy is no number")
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of a run folder."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise InputError(f"{path} must hold a JSON object, not a {type(found).__name__}; restore the file")
-    return found
-
-
-def read_json(path: Path) -> Any:
-    """Whatever a JSON file holds."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # neither text nor JSON, or brackets within brackets without end
-        raise InputError(f"cannot read {path}: {error}; restore the file, or run again in another folder") from error
 
 
 def _evaluated(config: dict[str, Any], result: dict[str, Any] | None, floors: list[dict[str, Any]]) -> str:

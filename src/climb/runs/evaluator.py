@@ -10,7 +10,6 @@ from climb.config import EvaluationConfig
 from climb.config import Network as ProbedNetwork
 from climb.datasets import Dataset
 from climb.engine import Engine
-from climb.engine.numerics import autocast, numerics
 from climb.evaluation import (
     Labelled,
     LinearProbeConfig,
@@ -110,14 +109,14 @@ class Evaluator:
 
     def encoded(self, engine: Engine, network: Network, images: torch.Tensor) -> torch.Tensor:
         """Features (n, d) of uint8 images (n, 3, H, W), as the probes see them."""
-        with numerics(engine.device, engine.precision), autocast(engine.device, engine.precision):
-            return extract_features(
-                network.encoder,
-                images,
-                engine.augment.plain,
-                batch_size=batch_size(images.shape[-1]),
-                device=engine.device,
-            )
+        return extract_features(
+            network.encoder,
+            images,
+            engine.augment.plain,
+            batch_size=batch_size(images.shape[-1]),
+            device=engine.device,
+            precision=engine.precision,
+        )
 
     def _features(self, engine: Engine, network: Network) -> Labelled:
         return Labelled(

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from climb.config import Execution, RunConfig, to_dict
+from climb.config import Execution, RunConfig, from_dict, to_dict
 from climb.errors import ClimbError, InputError
 from climb.files import leftovers, write_json
 from climb.lock import exclusive
+from climb.runs.believed import FORMAT_VERSION, check_format, check_result
 from climb.runs.command import command_line
 from climb.runs.journal import Journal
+from climb.runs.json_files import ADVICE, read_object
 from climb.runs.remembered import Remembered, remembered
 from climb.state import load_tree, save_tree
 
-FORMAT_VERSION = 1
-"""Of `config.json` and `result.json`."""
 LOCKS = {"run": ".lock", "learn": "lock"}
 """The file that keeps other processes out, by what is at work."""
-IDENTITY = ("config_hash", "data_fingerprint")
-"""What both `config.json` and `result.json` say of a run."""
 
 
 class RunFolder:
@@ -36,6 +33,7 @@ class RunFolder:
         self.checkpoint_path = self.path / "checkpoint" / "state.safetensors"
         self.model_path = self.path / "model.safetensors"
         self.memory_path = self.path / "memory.safetensors"
+        self.scenario_path = self.path / "scenario.json"
         self.journal = Journal(self.path / "journal.jsonl")
 
     def check(self, config: RunConfig) -> None:
@@ -43,13 +41,15 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file; --out must name a folder")
         if self.config_path.exists():
-            found = _read(self.config_path)
+            found = self.header()
             if found.get("config_hash") != config.config_hash():
                 different = ", ".join(_differences(found.get("config", {}), to_dict(config.resolved()))) or "its format"
                 raise InputError(
                     f"{self.path} holds another run ({different}); "
                     "give another --out, or delete the folder to start over"
                 )
+            if changed := _changed(found.get("config", {}), config):
+                raise InputError(f"{self.config_path} was changed after the run began ({changed}); {ADVICE}")
         elif self.path.exists() and self._foreign():
             raise InputError(f"{self.path} is not empty and holds no run; give another --out")
 
@@ -69,7 +69,7 @@ class RunFolder:
 
     def data_fingerprint(self) -> str | None:
         """What the run's images are known by; None where their dataset has a fixed content, or it was not written."""
-        return _read(self.config_path).get("data_fingerprint") if self.config_path.exists() else None
+        return self.header().get("data_fingerprint") if self.config_path.exists() else None
 
     @contextmanager
     def claimed(
@@ -119,25 +119,22 @@ class RunFolder:
             },
         )
 
+    def header(self) -> dict[str, Any]:
+        """What `config.json` says: the configuration, and what it was started with."""
+        return _read(self.config_path)
+
     def result(self) -> dict[str, Any] | None:
         """What a finished run found; None while it is not finished."""
         if not self.result_path.exists():
             return None
         found = _read(self.result_path)
-        if "config_hash" not in found:
-            raise InputError(f"{self.result_path} is not a whole result; delete the folder to start over")
-        self._refuse_another_runs(found)
+        check_result(found, self.header() if self.config_path.exists() else {}, self.result_path)
         return found
 
-    def _refuse_another_runs(self, result: dict[str, Any]) -> None:
-        """Hold a result to the configuration beside it by what both files say: older versions hashed otherwise."""
-        given = _read(self.config_path) if self.config_path.exists() else {}
-        for name in IDENTITY:
-            if name in given and name in result and given[name] != result[name]:
-                raise InputError(
-                    f"{self.result_path} is the result of another run ({name} {result[name]}; its config.json says "
-                    f"{given[name]}); put its own back, or delete the folder to start over"
-                )
+    def journal_parts(self) -> list[Path]:
+        """The files of the journal, oldest lines first: a long one is continued in `journal.jsonl`."""
+        older = [path for path in self.path.glob("journal.*.jsonl") if path.name.split(".")[1].isdecimal()]
+        return [*sorted(older, key=lambda path: -int(path.name.split(".")[1])), self.journal.path]
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the last complete state."""
@@ -147,7 +144,10 @@ class RunFolder:
         """The last complete state, if there is one."""
         if not self.checkpoint_path.exists():
             return None
-        state: dict[str, Any] = load_tree(self.checkpoint_path, kind="checkpoint")
+        try:
+            state: dict[str, Any] = load_tree(self.checkpoint_path, kind="checkpoint")
+        except ClimbError as error:
+            raise ClimbError(f"{error}; {ADVICE}") from error
         return state
 
     def save_memory(self, content: Remembered | None) -> None:
@@ -177,18 +177,18 @@ class RunFolder:
 
 def _read(path: Path) -> dict[str, Any]:
     """A JSON file of a run folder; one of a newer format is refused."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # no JSON, or no text at all
-        raise InputError(f"cannot read {path}: {error}; delete the folder to start over") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} holds no object; delete the folder to start over")
-    if found.get("format_version", 0) > FORMAT_VERSION:
-        raise InputError(
-            f"{path} has format_version {found['format_version']}; this climb reads up to {FORMAT_VERSION}: "
-            "install a newer one"
-        )
+    found = read_object(path)
+    check_format(found, path)
     return found
+
+
+def _changed(found: Any, config: RunConfig) -> str:
+    """In what a written configuration is not the one that its hash stands for; older ones may know fewer settings."""
+    try:
+        same = from_dict(RunConfig, found).config_hash() == config.config_hash()
+    except (InputError, AttributeError, TypeError, ValueError):  # it is no configuration at all
+        same = False
+    return "" if same else ", ".join(_differences(found, to_dict(config.resolved())))
 
 
 def _differences(found: Any, given: Any, name: str = "") -> list[str]:

@@ -10,6 +10,8 @@ from typing import Any, BinaryIO
 
 from climb.files import write_text
 
+LAST_BYTES = 4096  # hold the last line, unless that is a long one
+
 
 class Journal:
     """Each line carries the number of mini-batches done, so that a resumed run can cut what it is about to redo."""
@@ -43,6 +45,16 @@ class Journal:
             return []
         lines = (line for text in self.path.read_bytes().splitlines() if (line := parsed(text)) is not None)
         return [line for line in lines if event is None or line.get("event") == event]
+
+    def last(self) -> dict[str, Any] | None:
+        """The last line; None where there is none, or it is half-written. Costs the same in a long journal."""
+        try:
+            with open(self.path, "rb") as handle:
+                handle.seek(max(0, handle.seek(0, os.SEEK_END) - LAST_BYTES))
+                lines = handle.read().splitlines()
+        except OSError:
+            return None
+        return parsed(lines[-1]) if lines else None
 
 
 def _ends_a_line(handle: BinaryIO) -> bool:

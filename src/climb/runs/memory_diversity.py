@@ -8,11 +8,10 @@ from typing import Any
 from torch import nn
 
 from climb.engine import Engine
-from climb.engine.numerics import autocast, numerics
+from climb.engine.inference import inference
 from climb.engine.patching import PatchEncoder
 from climb.evaluation import extract_features
 from climb.evaluation.diversity import SUBSAMPLE, measure_diversity
-from climb.nets import frozen
 
 
 def memory_diversity(engine: Engine, *, classes: int, seed: int) -> dict[str, Any] | None:
@@ -30,11 +29,11 @@ def memory_diversity(engine: Engine, *, classes: int, seed: int) -> dict[str, An
     network = engine.parts.network
     # PCMC stores patches: its encoder takes images apart, the backbone inside takes a patch.
     encoder: nn.Module = network.encoder.backbone if isinstance(network.encoder, PatchEncoder) else network.encoder
-    place = (engine.device, engine.precision)
-    with numerics(*place), autocast(*place):
-        features = extract_features(encoder, images, engine.augment.plain, batch_size=256, device=engine.device)
-        with frozen(network.projector):
-            embeddings = network.projector(features)
+    features = extract_features(
+        encoder, images, engine.augment.plain, batch_size=256, device=engine.device, precision=engine.precision
+    )
+    with inference(network.projector, engine.device, engine.precision):
+        embeddings = network.projector(features)
     sizes = {"clusters": max(2, classes), "subsample": max(2, round(SUBSAMPLE * memory.capacity))}
     return {
         **asdict(measure_diversity(embeddings.float(), **sizes, seed=seed)),

@@ -26,8 +26,9 @@ from climb.memory.store import fits
 from climb.nets import SavedEncoder, save_encoder
 from climb.parallel import alone, current
 from climb.presets import NETWORK
+from climb.runs.believed import FORMAT_VERSION
 from climb.runs.evaluator import Evaluator, row_to_json
-from climb.runs.folder import FORMAT_VERSION, RunFolder
+from climb.runs.folder import RunFolder
 from climb.runs.interrupt import Interrupted, StopRequest, stop_on_signal
 from climb.runs.journal import plain
 from climb.runs.memory_diversity import memory_diversity
@@ -328,7 +329,7 @@ class Run:
             result["data_fingerprint"] = images
         if others:
             result["other"] = {"evaluated": others[0], **self._accuracies(others[0])}
-        self.manifest.save(self.folder.path / "scenario.json")
+        self.manifest.save(self.folder.scenario_path)
         learner = self.config.learner
         saved = SavedEncoder(
             encoder=networks[evaluated].encoder,

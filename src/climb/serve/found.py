@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from climb.errors import InputError
-from climb.report.record import read_json
+from climb.runs.json_files import read_json
 from climb.serve.contained import readable
 from climb.serve.watched import Kept, WatchedRun
 
@@ -67,6 +67,6 @@ def _is_run(root: Path, path: Path) -> bool:
         return False
     try:
         header = read_json(path)
-    except (InputError, OSError):
+    except InputError:
         return True
     return isinstance(header, dict) and isinstance(header.get("config"), dict) and "config_hash" in header

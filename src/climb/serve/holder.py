@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-LOCKS = Path("/proc/locks")
+HELD_LOCKS = Path("/proc/locks")
 
 
 def is_held(path: Path) -> bool:
@@ -18,7 +18,7 @@ def is_held(path: Path) -> bool:
     except (OSError, ValueError):  # none, or not written yet
         return False
     try:
-        held = [line.split() for line in LOCKS.read_text(encoding="utf-8").splitlines()]
+        held = [line.split() for line in HELD_LOCKS.read_text(encoding="utf-8").splitlines()]
     except OSError:  # not Linux: then that it is alive must do
         return _is_alive(owner)
     return any(

@@ -9,8 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from climb.errors import InputError
+from climb.evaluation.accuracies import ACCURACIES
 from climb.report.learned import tasks_seen
-from climb.report.record import Record, is_number
+from climb.report.record import Record
+from climb.runs.json_files import is_number
 from climb.serve.pages import badge, page
 from climb.serve.watched import Parts, State, WatchedRun
 
@@ -51,9 +53,10 @@ COLUMNS = (
         value=lambda record: tasks_seen(record)[-1][1] if record.matrix else None,
         form=".2f",
     ),
-    Column(heading="FA", meaning="final accuracy", value=_result("final_accuracy"), form=".2f"),
-    Column(heading="CA", meaning="continual accuracy", value=_result("continual_accuracy"), form=".2f"),
-    Column(heading="Forgetting", meaning="", value=_result("forgetting"), form=".2f"),
+    *(
+        Column(heading=ACCURACIES[key].heading, meaning=ACCURACIES[key].meaning, value=_result(key), form=".2f")
+        for key in ("final_accuracy", "continual_accuracy", "forgetting")
+    ),
     Column(
         heading="Loss", meaning="of the objective, last", value=lambda record: record.latest("objective"), form=".3f"
     ),

@@ -8,14 +8,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from climb.errors import InputError
+from climb.evaluation.accuracies import MAIN
 from climb.learn import MEASURES
 from climb.report.encodable import encodable
 from climb.report.lived import NOT_VALUES
-from climb.report.record import Record, is_number
+from climb.report.record import Record
+from climb.runs.json_files import is_number
 from climb.serve.watched import WatchedRun
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-RESULTS = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "forgetting", "random_encoder_accuracy")
+RESULTS = (*MAIN, "random_encoder_accuracy")
 Sample = tuple[str, float]
 Value = tuple[str, dict[str, str], float]
 

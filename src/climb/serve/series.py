@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from climb.report.record import is_number
+from climb.runs.json_files import is_number
 
 MOST = 1500  # lines kept of a long journal: several for each column of pixels of a chart
 RECENT = 64  # the newest lines, always as they are

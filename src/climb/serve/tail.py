@@ -7,8 +7,10 @@ from collections import deque
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from climb.report.record import NOT_TRAINING, is_number, journal_parts
+from climb.report.record import NOT_TRAINING
+from climb.runs import RunFolder
 from climb.runs.journal import parsed
+from climb.runs.json_files import is_number
 from climb.serve.series import Series
 
 EVENTS = {"floor": 100, "evaluation": 5000, "warning": 100, "sitting": 1}  # lines kept, the newest ones
@@ -27,7 +29,7 @@ class JournalTail:
 
     def read(self) -> list[dict[str, Any]]:
         """What is kept of all whole lines so far: of those on training their numbers, as many as a chart can show."""
-        *older, newest = journal_parts(self._folder)
+        *older, newest = RunFolder(self._folder).journal_parts()
         try:
             with open(newest, "rb") as handle:
                 if not self._continues(handle):

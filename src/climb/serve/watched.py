@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 from climb.errors import InputError
 from climb.report.encodable import encodable
 from climb.report.page import read_memory
-from climb.report.record import Record, journal_parts, make_record, read_object
-from climb.runs import RunFolder
+from climb.report.record import Record, make_record
+from climb.runs import Journal, RunFolder
 from climb.runs.folder import LOCKS
-from climb.runs.journal import parsed
+from climb.runs.json_files import read_object
 from climb.runs.remembered import Remembered
 from climb.serve.contained import readable
 from climb.serve.holder import is_held
@@ -25,7 +25,6 @@ from climb.serve.tail import JournalTail
 
 State = Literal["finished", "learning", "waiting", "silent"]
 SILENCE = 300.0  # seconds without a line in the journal: it has stopped, or waits for images
-LAST_BYTES = 4096  # of a journal, which hold its last line where that says that it ended
 Parts = dict[str, str]
 """Markup by the id of the element that it replaces."""
 T = TypeVar("T")
@@ -137,7 +136,7 @@ class WatchedRun:
 
     def _newest_part(self) -> Path:
         """The file with the journal's last line: a full one has been renamed, and the next is not begun yet."""
-        there = [path for path in journal_parts(self.path) if path.exists()]
+        there = [path for path in self._folder.journal_parts() if path.exists()]
         return there[-1] if there else self._folder.journal.path
 
     def _ended(self) -> bool:
@@ -145,7 +144,8 @@ class WatchedRun:
         path = self._newest_part()
         version = self._stamp(path)
         if self._end is None or self._end[0] != version:
-            self._end = (version, readable(self._root, path) and _ends(path))
+            last = Journal(path).last() if readable(self._root, path) else None
+            self._end = (version, last is not None and last.get("event") == "end")
         return self._end[1]
 
     def _read(self) -> Record:
@@ -155,7 +155,7 @@ class WatchedRun:
         header = self._object(folder.config_path)
         if header is None:
             raise InputError(f"{self.title} holds no run: it has no config.json inside the served folder")
-        parts = [path for path in journal_parts(self.path) if path.exists()]
+        parts = [path for path in self._folder.journal_parts() if path.exists()]
         lines = self._tail().read() if all(readable(self._root, path) for path in parts) else []
         return make_record(self.path, header, self._object(folder.result_path), lines)
 
@@ -193,14 +193,3 @@ def legible(title: str, tell: Callable[[], T]) -> T:
             f"{title} cannot be shown ({type(error).__name__}: {str(error)[:200]}): its files are damaged, or not "
             "those of a run; restore them, or move the folder away"
         ) from error
-
-
-def _ends(path: Path) -> bool:
-    try:
-        with open(path, "rb") as handle:
-            handle.seek(max(0, path.stat().st_size - LAST_BYTES))
-            lines = handle.read().splitlines()
-    except OSError:
-        return False
-    line = parsed(lines[-1]) if lines else None
-    return line is not None and line.get("event") == "end"

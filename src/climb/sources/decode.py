@@ -12,13 +12,10 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from climb.datasets.decode import EXTENSIONS
 from climb.datasets.rgb import to_rgb, turn_of
 from climb.sources.item import CORRUPT, NOT_AN_IMAGE, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
 from climb.sources.memory_needed import to_convert, to_load
 
-SUFFIXES = EXTENSIONS
-"""What counts as an image file, compared in lower case."""
 MOST_PIXELS = 89_478_485
 """Images with more are passed over unread (Pillow's own bound)."""
 MOST_MEMORY = 600 * 10**6

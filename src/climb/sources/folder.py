@@ -8,7 +8,8 @@ from threading import Event
 
 import torch
 
-from climb.sources.decode import SUFFIXES, decode, read_file
+from climb.datasets.decode import EXTENSIONS
+from climb.sources.decode import decode, read_file
 from climb.sources.identity import file_identity
 from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.tree import Tree
@@ -19,7 +20,7 @@ def read_folder(root: str, *, image_size: int, watch: bool) -> Read:
     """The image files below ``root``: sorted within each folder; new ones as they appear, if it is watched."""
 
     def read(claim: Claim, stop: Event) -> Iterator[Pending]:
-        look, later = Tree(root, SUFFIXES).look, Later()
+        look, later = Tree(root, EXTENSIONS).look, Later()
 
         def is_new(path: str, status: os.stat_result) -> bool:
             identity = file_identity(path, status)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from climb.datasets.decode import EXTENSIONS
 from climb.errors import InputError
 from climb.sources.address import without_password
-from climb.sources.decode import SUFFIXES
 from climb.sources.folder import read_folder
 from climb.sources.hugging_face import PREFIX, read_hugging_face
 from climb.sources.iterable import read_iterable
@@ -71,7 +71,7 @@ def open_source(
         return Source(read, rereadable=False, endless=True, live=True, **common)
     if is_video(text) and os.path.isfile(text):
         return Source(read_video(text, image_size=image_size, every=every), rereadable=True, **common)
-    if os.path.splitext(text)[1].lower() in SUFFIXES and os.path.isfile(text):
+    if os.path.splitext(text)[1].lower() in EXTENSIONS and os.path.isfile(text):
         return Source(read_iterable([text], image_size=image_size), rereadable=True, **common)
     reason = "is a file of another kind" if os.path.exists(text) else "does not exist"
     raise InputError(f"'{text}' {reason}. Allowed: {ALLOWED}")

@@ -14,8 +14,9 @@ from dataclasses import replace
 from threading import Event
 from typing import IO
 
+from climb.datasets.decode import EXTENSIONS
 from climb.sources.at_hand import pending_bytes
-from climb.sources.decode import MOST_BYTES, SUFFIXES
+from climb.sources.decode import MOST_BYTES
 from climb.sources.identity import digest, file_identity
 from climb.sources.item import CORRUPT, TOO_LARGE, UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.watch import Found, Later, settled_seconds, watched
@@ -95,7 +96,7 @@ def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim)
             _check_same(shard, status)
             while (member := shard.next()) is not None:
                 shard.members = []  # type: ignore[attr-defined]  # it remembers every member: that would grow with the shard
-                if not member.isfile() or os.path.splitext(member.name)[1].lower() not in SUFFIXES:
+                if not member.isfile() or os.path.splitext(member.name)[1].lower() not in EXTENSIONS:
                     continue
                 content = shard.extractfile(member)
                 head = b"" if content is None else content.read(HEAD_BYTES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from climb.bench.collect import Found
 from climb.bench.figures.canvas import BOUNDARY, COLOURS, Canvas, label_of
 from climb.errors import InputError
-from climb.runs.journal import Journal
+from climb.runs import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,13 +57,13 @@ def dynamics(runs: Sequence[Found]) -> Canvas:
 
 
 def _lines(run: Found) -> list[dict[str, Any]]:
-    lines = Journal(run.path / "journal.jsonl").read("train")
+    lines = RunFolder(run.path).journal.read("train")
     return [line for line in lines if line.get("stm_images") is not None]
 
 
 def _ends(run: Found) -> list[int]:
     """Mini-batches at which a task ended, but for the last."""
-    lines = Journal(run.path / "journal.jsonl").read("evaluation")
+    lines = RunFolder(run.path).journal.read("evaluation")
     return [line["batch"] for line in lines if line["network"] == run.result["evaluated"]][:-1]
 
 

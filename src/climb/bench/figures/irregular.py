@@ -12,6 +12,7 @@ import numpy as np
 from climb.bench.collect import Found
 from climb.bench.figures.canvas import COLOURS, MARKERS, Canvas, in_order, label_of
 from climb.errors import InputError
+from climb.runs import RunFolder
 from climb.streams import Manifest
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def irregular(runs: Sequence[Found]) -> Canvas:
 
 def _sizes(panel: Axes, runs: Sequence[Found], tasks: int) -> None:
     """Each seed once: all methods have its stream."""
-    by_seed = {run.result["seed"]: Manifest.load(run.path / "scenario.json").tasks for run in runs}
+    by_seed = {run.result["seed"]: Manifest.load(RunFolder(run.path).scenario_path).tasks for run in runs}
     sizes = [len(task) for stream in by_seed.values() for task in stream]
     tally = Counter(sizes)
     panel.bar(list(tally), [tally[size] for size in tally], color=COLOURS[0], width=0.8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from climb.bench.estimate import SIZES
+from climb.bench.estimate import DATASET_SIZES
 from climb.bench.grids.grid import Request
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
 from climb.datasets import own_image_size
@@ -71,7 +71,7 @@ def configure(
 
 def _full(request: Request, tasks: int) -> RunConfig:
     side = own_image_size(request.dataset)
-    classes = SIZES.get(request.dataset, (tasks,))[0]
+    classes = DATASET_SIZES.get(request.dataset, (tasks,))[0]
     if tasks > classes:
         raise InputError(f"{request.dataset} has {classes} classes, and a task at least one; given {tasks} tasks")
     return RunConfig(

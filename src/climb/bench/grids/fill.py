@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from climb.bench.arrange import KINDS
+from climb.bench.arrange import ROW_KINDS
 from climb.bench.cell import Layout, RowSpec
 from climb.bench.comparable import Aspect
 from climb.bench.grids.configure import configure
@@ -87,7 +87,7 @@ def chosen_rows(request: Request, layout: Layout) -> tuple[RowSpec, ...]:
     added = [name for name in dict.fromkeys(request.methods) if name not in known]
     return (
         *(row for row in layout.rows if row.method in request.methods),
-        *(RowSpec(label=name, method=name, kind=KINDS.get(name, "method")) for name in added),
+        *(RowSpec(label=name, method=name, kind=ROW_KINDS.get(name, "method")) for name in added),
     )
 
 

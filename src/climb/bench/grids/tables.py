@@ -7,7 +7,7 @@ from typing import Any
 from climb.bench.cell import RowSpec
 from climb.bench.grids.fill import fill
 from climb.bench.grids.grid import Grid, Request
-from climb.bench.layouts import RELEASED, SIZES, coupled, find_layout
+from climb.bench.layouts import MEMORY_SIZES, RELEASED, coupled, find_layout
 from climb.errors import InputError
 from climb.presets import FAULTS
 
@@ -90,7 +90,7 @@ def architecture(row: RowSpec) -> dict[str, Any]:
     """
     name, text = row.label.split(" = ")
     sizes = {name: int(text), **coupled(name, int(text))}
-    return {"memory": {SIZES[key][0].rpartition(".")[2]: value for key, value in sizes.items()}}
+    return {"memory": {MEMORY_SIZES[key][0].rpartition(".")[2]: value for key, value in sizes.items()}}
 
 
 def update_rule(row: RowSpec) -> dict[str, Any]:
