@@ -22,6 +22,15 @@ from climb.bench.render.latex import PACKAGES
 from climb.errors import InputError
 
 
+def has_latex() -> bool:
+    """Whether tables can be set here: LaTeX, with the packages that they use."""
+    if shutil.which("pdflatex") is None or shutil.which("kpsewhich") is None:
+        return False
+    names = [f"{name}.sty" for name in re.findall(r"\w+", PACKAGES.partition("{")[2])]
+    found = subprocess.run(["kpsewhich", *names], capture_output=True, text=True, check=False)
+    return len(found.stdout.split()) == len(names)
+
+
 def filled(name: str, *, against: bool = True, dataset: str = "imagenet100") -> Table:
     """A layout of the paper with three made-up seeds wherever the paper prints a number."""
     layout = find_layout(name)
@@ -110,7 +119,7 @@ def test_latex_escapes_plain_text_and_keeps_symbols() -> None:
     assert r"p $\geq$ 0.05" in text
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
+@pytest.mark.skipif(not has_latex(), reason="no LaTeX here with the packages that tables use")
 @pytest.mark.parametrize("name", sorted({value.table for value in all_printed()}))
 def test_latex_compiles(name: str, tmp_path: Path) -> None:
     lines = (
