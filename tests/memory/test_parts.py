@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from climb.errors import ClimbError
+from climb.memory import FifoMemory
 from climb.memory.geometry import BatchGeometry
+from climb.memory.images_by_id import ImagesById
 from climb.memory.pool import IdPool
 from climb.memory.store import ImageStore, fits
 from climb.memory.window import DistanceWindow
@@ -147,6 +149,25 @@ def test_images_kept_on_the_host_are_the_same_images() -> None:
     assert host.put(images) == slots
     assert torch.equal(host.get(slots[::-1]), here.get(slots[::-1]))
     assert host.nbytes == here.nbytes
+
+
+def test_images_kept_on_the_host_are_saved_and_loaded_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are on the host because there is no room on the device: nothing but a replay may be sent there."""
+    monkeypatch.setattr("climb.memory.store.fits", lambda *_: False)
+    images = torch.randint(0, 256, (5, 3, 2, 2), dtype=torch.uint8)
+    # A device that has no room at all: what is sent there is lost.
+    memory, loaded = (FifoMemory(4, (3, 2, 2), 2, device="meta") for _ in range(2))
+    memory.insert(images, None)
+    loaded.load_state_dict(memory.state_dict())
+    assert torch.equal(loaded.state_dict()["images"], images[[4, 1, 2, 3]])
+    batch = loaded.sample(2)
+    assert batch is not None
+    assert batch.images.is_meta
+
+    by_id = ImagesById(ImageStore(4, (3, 2, 2), "meta", on_host=True))
+    by_id.put([7, 9], images[:2])
+    assert torch.equal(by_id.copied([9, 7]), images[[1, 0]])
+    assert by_id.get([9]).is_meta
 
 
 @pytest.mark.gpu

@@ -330,7 +330,7 @@ class CentroidMemory:
         """Everything that changes. Images are listed in the order of the two sampling pools."""
         return {
             "sizes": self._sizes(),
-            "images": self._images.get(self._ledger.stored()),
+            "images": self._images.copied(self._ledger.stored()),
             "values": self._values.clone(),
             "norms": self._norms.clone(),  # neither these nor cosines are computed again: rounding would differ
             "pairs": {} if self._pairs is None else self._pairs.state_dict(),

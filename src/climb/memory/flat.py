@@ -103,8 +103,7 @@ class FlatMemory(ABC):
         self._seen += len(images)
         if row_of_slot:
             slots, rows = list(row_of_slot), torch.tensor(list(row_of_slot.values()))
-            kept = images[rows.to(images.device)].to(self._store.device)
-            self._store.write(slots, kept, self._ids[slots].tolist())
+            self._store.write(slots, images[rows.to(images.device)], self._ids[slots].tolist())
             if self._rate is not None and embeddings is not None:
                 self._keep(slots, embeddings[rows.to(embeddings.device)])
         return InsertReport(**report)
@@ -140,7 +139,7 @@ class FlatMemory(ABC):
         """Everything that changes."""
         stored = len(self)
         state = {
-            "images": self._store.get(range(stored)),
+            "images": self._store.copied(range(stored)),
             "ids": torch.from_numpy(self._ids[:stored].copy()),
             "seen": self._seen,
             "insertion": self._insertion.bit_generator.state,
@@ -168,7 +167,7 @@ class FlatMemory(ABC):
                 )
             self._embeddings[:stored] = state["embeddings"].to(self._embeddings.device)
         self._store.clear()
-        self._store.write(range(stored), images.to(self._store.device), state["ids"].tolist())
+        self._store.write(range(stored), images, state["ids"].tolist())
         self._ids[:] = -1
         self._ids[:stored] = state["ids"].numpy()
         self._slot_of = {image: slot for slot, image in enumerate(state["ids"].tolist())}

@@ -26,12 +26,16 @@ class ImagesById:
 
     def put(self, ids: Sequence[int], images: torch.Tensor) -> None:
         """Copy new images (n, 3, H, W), one for each id."""
-        slots = self.store.put(images.to(self.store.device), ids)
+        slots = self.store.put(images, ids)
         self.slot_of.update(zip(ids, slots, strict=True))
 
     def get(self, ids: Iterable[int]) -> torch.Tensor:
         """The images of these ids, copied to the device, in their order."""
         return self.store.get([self.slot_of[image] for image in ids])
+
+    def copied(self, ids: Iterable[int]) -> torch.Tensor:
+        """The same images, copied, where they are kept."""
+        return self.store.copied([self.slot_of[image] for image in ids])
 
     def drop(self, ids: Iterable[int]) -> None:
         """Forget the images of these ids; one that came and went within a mini-batch was never put here."""

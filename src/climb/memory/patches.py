@@ -286,7 +286,7 @@ class PatchMemory:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes. Patches are listed in the order of the sampling pool."""
         return {
-            "images": self._images.get(self._pool.ids),
+            "images": self._images.copied(self._pool.ids),
             "pool": torch.tensor(self._pool.ids, dtype=torch.int64),
             "held": torch.tensor([patch for held in self._held for patch in held], dtype=torch.int64),
             "counts": torch.tensor([len(held) for held in self._held], dtype=torch.int64),

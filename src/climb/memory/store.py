@@ -67,6 +67,10 @@ class ImageStore:
         torch.index_select(self.images, 0, index, out=gathered)
         return gathered.to(self.device, non_blocking=True)
 
+    def copied(self, slots: Sequence[int]) -> torch.Tensor:
+        """The images in ``slots``, copied, where they are kept: all of them may be too many for the device."""
+        return self.images.index_select(0, self._index(slots))
+
     def release(self, slots: Sequence[int]) -> None:
         """Give slots back."""
         self._free.extend(slots)

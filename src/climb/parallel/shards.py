@@ -120,6 +120,10 @@ class ShardedStore:
             turn[owners == rank] = np.arange(counts[rank])
         return self._group.gather(padded).flatten(0, 1).index_select(0, self._index(owners * most + turn))
 
+    def copied(self, slots: Sequence[int]) -> torch.Tensor:
+        """The images in ``slots``, as `get` gives them."""
+        return self.get(slots)
+
     def release(self, slots: Sequence[int]) -> None:
         """Give slots back."""
         self._vacate(slots)
