@@ -76,3 +76,15 @@ def test_impossible_input_is_refused(kind: type[FifoMemory | ReservoirMemory]) -
     full.insert(numbered_images(0, 5), None)
     with pytest.raises(InputError, match=r"holds 5 images.*room for 4"):
         memory.load_state_dict(full.state_dict())
+
+
+@pytest.mark.parametrize("kind", [FifoMemory, ReservoirMemory])
+def test_a_full_memory_is_not_continued_by_a_larger_one(kind: type[FifoMemory | ReservoirMemory]) -> None:
+    """It would skip slots, and then draw from slots that hold nothing."""
+    full, larger = kind(5, IMAGE_SHAPE, 2), kind(10, IMAGE_SHAPE, 2)
+    full.insert(numbered_images(0, 5), None)
+    larger.load_state_dict(full.state_dict())  # nothing has been let go yet
+    assert len(larger) == 5
+    full.insert(numbered_images(5, 12), None)
+    with pytest.raises(InputError, match=r"holds 5 images .* of 17 seen; this one has room for 10"):
+        larger.load_state_dict(full.state_dict())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from climb.memory.contract import Embed
@@ -21,6 +23,8 @@ class FifoMemory(FlatMemory):
     >>> report.replaced, sorted(memory.sample(2).ids.tolist())
     (1, [1, 2])
     """
+
+    by_number: ClassVar[bool] = True
 
     def _slots(self, images: torch.Tensor, embed: Embed | None) -> list[int]:
         return [number % self.capacity for number in range(self._seen, self._seen + len(images))]

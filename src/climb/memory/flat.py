@@ -31,6 +31,8 @@ class FlatMemory(ABC):
     space: ClassVar[Space | None] = None
     inserts: ClassVar[Literal["after", "before"]] = "after"
     bounded: ClassVar[bool] = True
+    by_number: ClassVar[bool] = False
+    """Whether `_slots` goes by how many images have been seen; then the memory is full once they are enough."""
 
     def __init__(
         self,
@@ -153,9 +155,11 @@ class FlatMemory(ABC):
         """Continue where `state_dict` was taken."""
         images = state["images"]
         stored = int(images.shape[0])
-        if stored > self.capacity or tuple(images.shape[1:]) != self.image_shape:
+        # One that was full with less room would go on with slots beyond the next empty one.
+        too_few = self.by_number and stored < min(state["seen"], self.capacity)
+        if stored > self.capacity or too_few or tuple(images.shape[1:]) != self.image_shape:
             raise InputError(
-                f"the saved memory holds {stored} images of shape {tuple(images.shape[1:])}; "
+                f"the saved memory holds {stored} images of shape {tuple(images.shape[1:])}, of {state['seen']} seen; "
                 f"this one has room for {self.capacity} of shape {self.image_shape}"
             )
         if self._rate is not None:

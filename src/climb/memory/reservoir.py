@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from climb.memory.contract import Embed
@@ -16,6 +18,8 @@ class ReservoirMemory(FlatMemory):
     >>> report.novel, report.novel + report.replaced + report.rejected, len(memory)
     (5, 100, 5)
     """
+
+    by_number: ClassVar[bool] = True
 
     def _slots(self, images: torch.Tensor, embed: Embed | None) -> list[int | None]:
         return [self._slot(number) for number in range(self._seen, self._seen + len(images))]
