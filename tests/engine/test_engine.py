@@ -217,7 +217,7 @@ def test_a_saved_state_does_not_follow_the_training(make_engine: Make, images: D
 def test_an_engine_can_go_back_to_where_it_was(method: str, make_engine: Make, images: Draw) -> None:
     """Nothing learned since stays behind: momentum and memory of the start are none at all."""
     engine = make_engine(method)
-    start = deepcopy(engine.state_dict())
+    start = engine.state_dict()
     losses = train(engine, images, 3)
     engine.load_state_dict(start)
     assert str(train(engine, images, 3)) == str(losses)

@@ -389,6 +389,15 @@ def test_saved_and_loaded_it_goes_on_as_if_nothing_had_happened(observed: int, i
     assert engine.budget == copy.budget
 
 
+def test_goes_back_to_a_state_that_it_kept(images: Draw) -> None:
+    engine = make()
+    engine.observe(images(20))
+    state = engine.state_dict()
+    slept = [engine.observe(images(20, 1)).objective for _ in range(2)]  # the second with what the first has learned
+    engine.load_state_dict(state)
+    assert slept == [engine.observe(images(20, 1)).objective for _ in range(2)]
+
+
 def test_the_seed_decides_everything_and_the_global_generator_nothing(images: Draw) -> None:
     torch.manual_seed(0)
     one, state = make(seed=3), torch.get_rng_state()

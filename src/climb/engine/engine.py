@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -230,9 +231,10 @@ class Engine:
         """Everything that changes."""
         parts = self.parts
         return {
-            "network": parts.network.state_dict(),
-            "objective": parts.objective.state_dict(),
-            "alignment": parts.alignment.state_dict() if parts.alignment is not None else {},
+            # Copies: what torch gives goes on changing with the module.
+            "network": deepcopy(parts.network.state_dict()),
+            "objective": deepcopy(parts.objective.state_dict()),
+            "alignment": deepcopy(parts.alignment.state_dict()) if parts.alignment is not None else {},
             "optimizer": self._eager_step.state_dict(),
             "memory": parts.memory.state_dict() if parts.memory is not None else {},
             "augmentation": self._generator.get_state(),

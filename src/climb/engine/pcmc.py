@@ -6,6 +6,7 @@ It fits no batch rule, since nothing is trained between two sleeps; hence a loop
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -228,8 +229,9 @@ class Pcmc:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes. No momentum: it does not outlast a sleep."""
         return {
-            "network": self.parts.network.state_dict(),
-            "objective": self.parts.objective.state_dict(),
+            # Copies: what torch gives goes on changing with the module.
+            "network": deepcopy(self.parts.network.state_dict()),
+            "objective": deepcopy(self.parts.objective.state_dict()),
             "memory": self._memory.state_dict(),
             "augmentation": self._generator.get_state(),
             "order": self._order.get_state(),
