@@ -414,6 +414,26 @@ def test_no_images_are_refused(make_engine: Make, images: Draw) -> None:
         make_engine().observe(images(1)[:0])
 
 
+@pytest.mark.parametrize("method", ["climb", "minred", "finetune"])
+def test_other_images_are_refused_before_anything_is_learned(method: str, make_engine: Make, images: Draw) -> None:
+    engine = make_engine(method)
+    before = str(engine.state_dict())
+    for wrong in (images(10)[..., :12], images(10).float(), images(10).repeat(1, 1, 2, 2)):
+        with pytest.raises(InputError, match=r"uint8 images of shape \(n, 3, 16, 16\); given torch"):
+            engine.observe(wrong)
+    assert str(engine.state_dict()) == before
+
+
+def test_a_batch_that_the_budget_never_pays_for_is_refused(make_engine: Make, images: Draw) -> None:
+    class Huge(StreamAndReplay):
+        def rows(self, config: LearnerConfig) -> int:
+            return 55
+
+    engine = make_engine()
+    with pytest.raises(InputError, match="Huge makes batches of 55 rows; one mini-batch earns 54"):
+        rebuilt(engine, parts=replace(engine.parts, batch=Huge())).observe(images(10))
+
+
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_a_memory_of_features_is_given_features(preset: str, images: Draw) -> None:
     """Features of 512 numbers and embeddings of 2048 must not be mixed up."""

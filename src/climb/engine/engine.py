@@ -111,6 +111,12 @@ class Engine:
         """Learn from one stream mini-batch of uint8 images (n, 3, H, W)."""
         if len(images) == 0:
             raise InputError("a stream mini-batch needs at least one image; none was given")
+        side = self.config.image_size
+        if images.dtype != torch.uint8 or images.shape[1:] != (3, side, side):  # the memory would say so too late
+            raise InputError(
+                f"this engine learns from uint8 images of shape (n, 3, {side}, {side}); "
+                f"given {images.dtype} of shape {tuple(images.shape)}"
+            )
         parts, memory = self.parts, self.parts.memory
         stream = images.to(self.device)
         report = InsertReport()
@@ -188,6 +194,11 @@ class Engine:
         """
         earned = self.config.passes * (self.config.stream_batch + self.config.replay_batch)
         rows = self.parts.batch.rows(self.config)
+        if rows > earned:
+            raise InputError(
+                f"{type(self.parts.batch).__name__} makes batches of {rows} rows; one mini-batch earns {earned}: "
+                "passes * (stream_batch + replay_batch)"
+            )
         return (self.budget.batches + 1) * earned // rows - self.budget.batches * earned // rows
 
     def on_boundary(self) -> None:
