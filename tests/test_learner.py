@@ -233,6 +233,13 @@ def test_asking_before_learning() -> None:
             ask()
 
 
+def test_what_fit_refuses_makes_it_forget_nothing() -> None:
+    model = learned()
+    with pytest.raises(InputError, match="images must be uint8"):
+        model.fit(images(2).astype(np.float32))  # type: ignore[arg-type]
+    assert model.transform(images(2)).shape == (2, 128)
+
+
 # -- features ----------------------------------------------------------------------------------------------------------
 
 

@@ -144,8 +144,9 @@ class Climb:
 
     def fit(self, X: Images, y: object = None) -> Climb:
         """Learn from images anew: what was learned before is forgotten. `partial_fit` goes on instead."""
+        images = as_images(X)  # or they are refused, and nothing is forgotten
         vars(self).pop("engine_", None)
-        return self.partial_fit(X)
+        return self.partial_fit(images)
 
     def transform(self, X: Images) -> NDArray[np.float32]:
         """Features (n, f) of uint8 images, from the encoder in eval mode."""
