@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
 
 from climb.config import LearnerConfig
-from climb.engine import Engine, EngineKind
+from climb.engine import Engine, EngineKind, weight_gradients
 from climb.engine.weight_gradients import FEW_ROWS, weight_gradient
 from climb.learner import build_engine
 from climb.methods import METHODS, build_parts, choose_method
@@ -37,6 +38,13 @@ def gradients(forward: Forward, *, beside: bool, precision: torch.dtype) -> tupl
     from climb.engine import weight_gradient_pass
 
     moved = 0
+    made: list[int] = []
+    compute = weight_gradients._gradient
+
+    def noted(*arguments: object) -> torch.Tensor:
+        gradient = compute(*arguments)
+        made.append(gradient.data_ptr())
+        return gradient
 
     class Counting(weight_gradient_pass.WeightGradientsBeside):
         def __call__(self, graph: torch.fx.Graph) -> None:
@@ -50,14 +58,18 @@ def gradients(forward: Forward, *, beside: bool, precision: torch.dtype) -> tupl
 
     generator = torch.Generator().manual_seed(0)
     convolution = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+    convolution.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with torch.no_grad():
         convolution.weight.copy_(torch.randn(convolution.weight.shape, generator=generator))
     x = torch.randn(2, 8, 6, 6, generator=generator, requires_grad=True)
     options = {**weight_gradient_pass.OPTIONS, "post_grad_custom_post_pass": Counting()} if beside else None
-    with fresh_inductor_cache():
+    with fresh_inductor_cache(), mock.patch.object(weight_gradients, "_gradient", noted):
         torch.compile(loss, dynamic=False, options=options)(x).backward()  # type: ignore[no-untyped-call,arg-type]
     assert convolution.weight.grad is not None
     assert x.grad is not None
+    # Taken as it is: on a GPU, a copy would be made on the first stream, before anyone has waited for the second. Torch
+    # makes one where the layouts differ; `Parts.prepare` sees to it that there they do not.
+    assert made == [convolution.weight.grad.data_ptr()] * moved
     return [convolution.weight.grad, x.grad], moved
 
 

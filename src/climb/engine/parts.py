@@ -39,6 +39,6 @@ class Parts:
         for module in (self.network, self.objective, self.alignment):
             if module is not None:
                 module.to(device)
-                if device.type == "cuda":  # the layout that bf16 convolutions are fast in
+                if device.type == "cuda":  # the layout bf16 convolutions are fast in, and `weight_gradients` counts on
                     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
                 module.train()

@@ -38,7 +38,11 @@ def weight_gradient(
     dilation: list[int],
     groups: int,
 ) -> Tensor:
-    """Float32: the gradient of a convolution's weight. On a GPU it is there only after `wait`."""
+    """Float32: the gradient of a convolution's weight. On a GPU it is there only after `wait`.
+
+    Until then nobody may read it. Torch would, to copy a gradient whose layout is not its parameter's; those of a
+    network in channels-last, as `Parts.prepare` leaves it, have the same.
+    """
     device, only_weight = outgoing.device, [False, True, False]
     rest = (None, stride, padding, dilation, False, [0, 0], groups, only_weight)
     if device.type != "cuda":
