@@ -104,7 +104,9 @@ def find_method(name: str) -> Method:
 
 
 def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
-    """The configuration with another method, the rates it starts from and the views it is trained on.
+    """A configuration as a preset leaves it, with another method, the rates it starts from and its views.
+
+    What a method does not set stays as it is: one that is chosen after another has the other's rates.
 
     >>> choose_method(LearnerConfig(), "cla-r").lr
     0.1

@@ -2,7 +2,8 @@
 
 Algorithm 1 of the paper, read with one image at a time: nearest centroid, assignment, threshold, promotion and
 pruning are finished for one image before the next is looked at, so every bound holds after every image. Values live
-on the device, bookkeeping on the host; `BatchGeometry` connects the two with one synchronisation per mini-batch.
+on the device, bookkeeping on the host; `BatchGeometry` connects the two with one synchronisation per mini-batch, and
+a few for each merge.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Algorithm 1 takes the images of a mini-batch one after another, and each may move a centroid before the next looks
 for its nearest. Yet every centroid stays a linear combination of its old value and the mini-batch's embeddings, so
 the inner products that one matrix product gives (embeddings with centroids, embeddings with each other) suffice to
-follow all of it. One transfer to the host per mini-batch, however many images and centroids.
+follow all of it. One transfer to the host per mini-batch, however many images and centroids; a merge, which is rare,
+waits for two more.
 """
 
 from __future__ import annotations

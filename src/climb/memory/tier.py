@@ -9,7 +9,10 @@ import torch
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
-    """A snapshot of the short-term or the long-term memory; one row a centroid, oldest centroid first."""
+    """A snapshot of the short-term or the long-term memory, one row a centroid.
+
+    The oldest centroid comes first; in `ReferenceMemory`, that of the first slot.
+    """
 
     values: torch.Tensor
     """float32 (n, d): the centroids, in the space of the embeddings."""
