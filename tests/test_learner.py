@@ -310,6 +310,17 @@ def test_views_are_those_of_the_objective_or_those_asked_for(
 # -- keeping -----------------------------------------------------------------------------------------------------------
 
 
+def test_numbers_of_numpys_are_numbers(tmp_path: Path) -> None:
+    """As a loop over an array gives them: a model must not turn out to be unsavable when it has learned."""
+    plain = {"capacity": 60, "image_size": 16, "replay_batch": 8, "passes": 2, "seed": 3, "lr": 0.125}
+    numpys = {name: np.float32(value) if name == "lr" else np.int64(value) for name, value in plain.items()}
+    model, expected = learned(**numpys), learned(**plain)
+    model.save(tmp_path / "model")
+    expected.save(tmp_path / "expected")
+    assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
+    assert clone(model).get_params()["seed"] is numpys["seed"]
+
+
 def test_one_that_another_kind_of_device_saved_is_loaded_and_goes_on() -> None:
     """A GPU's generator has a state of 16 bytes, a CPU's one of thousands."""
     state = learned().__getstate__()

@@ -131,7 +131,7 @@ class Climb:
         """Learn from uint8 images (n, H, W, 3) or (n, 3, H, W), any n; ``y`` is ignored."""
         images = as_images(X)
         if not hasattr(self, "engine_"):
-            self._start(self._configured(self.image_size or _square_side(images)))
+            self._start(self._configured(self._given()["image_size"] or _square_side(images)))
             alignment = self.engine_.parts.alignment
             if alignment is not None and alignment.needs_boundaries:
                 log.warning(
@@ -247,7 +247,7 @@ class Climb:
         return model
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"params": self.get_params(), "engine": None, "config": None}
+        state: dict[str, Any] = {"params": self._given(), "engine": None, "config": None}
         if hasattr(self, "engine_"):
             # Its own configuration: the parameters may have been set to other values since.
             state.update(engine=self.engine_.state_dict(), config=to_dict(self.engine_.config))
@@ -263,27 +263,20 @@ class Climb:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    def _given(self) -> dict[str, Any]:
+        """The constructor's arguments; numbers of numpy's, which no file holds, as those of Python."""
+        params = self.get_params().items()
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in params}
+
     def _configured(self, image_size: int) -> LearnerConfig:
-        backbone = self.backbone
-        if backbone == "auto":
-            backbone = "micro" if resolve_device(self.device).type == "cpu" else "resnet18"
-        config = apply_preset(
-            LearnerConfig(
-                backbone=backbone,
-                image_size=image_size,
-                stream_batch=self.stream_batch,
-                replay_batch=self.replay_batch,
-                passes=self.passes,
-                memory=MemoryConfig(capacity=self.capacity),
-            ),
-            self.preset,
-        )
-        config = choose_method(config, self.method)
-        if self.lr is not None:
-            config = replace(config, lr=self.lr)
-        if self.alignment_weight is not None:
-            config = replace(config, alignment_weight=self.alignment_weight)
-        return config
+        given = self._given()
+        if given["backbone"] == "auto":
+            given["backbone"] = "micro" if resolve_device(self.device).type == "cpu" else "resnet18"
+        sizes = {name: given[name] for name in ("backbone", "stream_batch", "replay_batch", "passes")}
+        plain = LearnerConfig(image_size=image_size, memory=MemoryConfig(capacity=given["capacity"]), **sizes)
+        config = choose_method(apply_preset(plain, self.preset), self.method)
+        rates = {name: given[name] for name in ("lr", "alignment_weight") if given[name] is not None}
+        return replace(config, **rates)
 
     def _start(
         self, config: LearnerConfig, *, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
@@ -294,7 +287,7 @@ class Climb:
             config,
             mean=self.mean_,
             std=self.std_,
-            seed=self.seed,
+            seed=self._given()["seed"],
             device=device,
             precision=resolve_precision("auto", device),
             kind=resolve_engine("auto", device),
