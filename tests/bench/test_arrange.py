@@ -215,6 +215,19 @@ def test_a_row_says_what_is_not_its_methods_recipe() -> None:
     assert names([run(capacity=500)]) == ["climb, memory.capacity = 500"]  # the centroids follow it
 
 
+def evaluated(found: Found, shown: str, **asked: Any) -> Found:
+    """The same run, evaluated as asked; ``shown`` is the network whose numbers it has."""
+    config = {**found.config, "evaluation": {**found.config["evaluation"], **asked}}
+    return replace(found, result={**found.result, "evaluated": shown}, config=config)
+
+
+def test_seeds_that_were_asked_for_more_numbers_are_still_seeds_of_one_row() -> None:
+    plain, more = evaluated(run(), "student"), evaluated(run(seed=1), "student", knn=True, ridge=True, network="both")
+    assert names([plain, more]) == ["climb"]
+    teacher = evaluated(run(), "teacher", network="teacher")
+    assert names([plain, teacher]) == ["climb, evaluation.network = student", "climb, evaluation.network = teacher"]
+
+
 def test_a_method_that_is_not_installed_here_keeps_its_name() -> None:
     guest = run(lr=0.1)
     guest.config["learner"]["method"] = guest.result["method"] = "a-guest"

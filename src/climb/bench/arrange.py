@@ -16,8 +16,9 @@ from climb.presets import FAULTS, apply_preset
 ROW_KINDS = {row.method: row.kind for layout in LAYOUTS.values() for row in layout.rows}
 NAMED_BY = ("learner.objective", "learner.preset")
 """What a row is named after besides its method, where it varies."""
-PLACED_BY = ("recipe", "seed", "data", "stream", "learner.method", *NAMED_BY)
-"""Settings that never tell two rows of one name apart: they are names, or decide the column."""
+PLACED_BY = ("recipe", "seed", "data", "stream", "learner.method", *NAMED_BY, "evaluation.knn", "evaluation.ridge")
+"""Settings that never tell two rows of one name apart: they are names, decide the column, or add a number to a run
+without changing another."""
 
 
 def place(layout: Layout, runs: Sequence[Found]) -> tuple[list[Placed], list[Found]]:
@@ -99,7 +100,8 @@ def _row_settings(runs: Sequence[Found]) -> list[Settings]:
     """The settings that a run's row is named after: those in which runs of one base name differ from each other, or
     one of them from its method's recipe."""
     bases = _base_names(runs)
-    flat = [named_settings(run.config) for run in runs]
+    # Which network a table shows, not which were asked for: "both" has the same numbers as the first of them alone.
+    flat = [{**named_settings(run.config), "evaluation.network": run.result.get("evaluated")} for run in runs]
     keys: dict[str, list[str]] = {}
     for base in dict.fromkeys(bases):
         alike = [(run, each) for run, each, name in zip(runs, flat, bases, strict=True) if name == base]
