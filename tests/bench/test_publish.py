@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from climb.bench.cell import Table
 from climb.bench.executors import run_job
 from climb.bench.grids import Request, build_grid
@@ -35,7 +37,7 @@ def test_what_is_missing_and_what_serves_several_columns_is_noted_in_the_files(t
     ((_, table),) = publish_each([grid], refreshed(plan), tmp_path)
     assert isinstance(table, Table)
     bounds, missing = (
-        "the same runs in every column, whose tasks they do not know: i.i.d.",
+        "i.i.d. knows no tasks: evaluated on 2 of equal size in every column",
         "not whole: 1 of 3 runs are not finished (CLIMB)",
     )
     assert {bounds, missing} <= set(table.notes)
@@ -47,3 +49,11 @@ def test_what_is_missing_and_what_serves_several_columns_is_noted_in_the_files(t
     ((_, whole),) = publish_each([grid], refreshed(plan), tmp_path)
     assert isinstance(whole, Table)
     assert not any("not whole" in note for note in whole.notes)
+
+
+@pytest.mark.parametrize("name", ["table-regular", "table-irregular"])
+def test_a_column_alone_says_too_that_its_bound_has_other_tasks(name: str, tmp_path: Path) -> None:
+    grid = build_grid(name, Request(methods=("iid",), seeds=(0,), tasks=(50,)))
+    ((_, table),) = publish_each([grid], make_plan([grid], tmp_path), tmp_path)
+    assert isinstance(table, Table)
+    assert any("knows no tasks: evaluated on 20 of equal size in every column" in note for note in table.notes)

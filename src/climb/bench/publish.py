@@ -21,7 +21,7 @@ def publish(grid: Grid, plan: Plan, folder: Path, *, against: Against | None = N
     """Fill the grid's table with the runs that are finished and write it into ``folder``, as table.md, .tex, .csv and
     .html; a figure's grid is drawn there too."""
     table = build_table(grid.layout, plan.placed(grid), against=against, mix=mix)
-    table = replace(table, notes=(*table.notes, *_missing(grid, plan), *_everywhere(grid)))
+    table = replace(table, notes=(*table.notes, *_missing(grid, plan), *_without_tasks(grid)))
     for form in WRITTEN:
         write_text(folder / f"table.{SUFFIXES[form]}", render(table, form))
     runs = list(plan.finished(grid).values())
@@ -39,13 +39,12 @@ def _missing(grid: Grid, plan: Plan) -> list[str]:
     return [f"not whole: {left} of {len(keys)} runs are not finished ({', '.join(rows)})"] if left else []
 
 
-def _everywhere(grid: Grid) -> list[str]:
-    """Rows whose runs serve several columns: their CA is over the tasks of one of them."""
-    columns: dict[tuple[str, str], set[str]] = {}
-    for entry in grid.entries:
-        columns.setdefault((entry.row, entry.config.config_hash()), set()).add(entry.column)
-    rows = dict.fromkeys(row for (row, _), found in columns.items() if len(found) > 1)
-    return [f"the same runs in every column, whose tasks they do not know: {', '.join(rows)}"] if rows else []
+def _without_tasks(grid: Grid) -> list[str]:
+    """The i.i.d. bound, whose runs serve every column: its CA and FA are over tasks that the column may not have."""
+    rows = {entry.row: entry.config.stream.tasks for entry in grid.entries if entry.config.learner.method == "iid"}
+    return [
+        f"{row} knows no tasks: evaluated on {number} of equal size in every column" for row, number in rows.items()
+    ]
 
 
 def publish_each(
