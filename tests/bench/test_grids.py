@@ -247,6 +247,18 @@ def test_the_runs_of_a_grid_are_as_their_recipe_has_them(name: str, scale: Scale
     assert not [note for note in notes if note.startswith("not the recipe's settings")]
 
 
+def test_the_table_of_a_figure_has_the_papers_numbers_too() -> None:
+    grid = build_grid("figure-irregular", Request(methods=("climb",), seeds=(0,), tasks=(20,)))
+    (at,) = grid.entries
+    result = {"seed": 0, "method": "climb", "dataset": "cifar100", "final_accuracy": 44.0}
+    placed = Placed(row=at.row, column=at.column, result=result, config=to_dict(at.config.resolved()))
+    table = build_table(grid.layout, [placed], against="paper")
+    (cell,) = table.cells.values()
+    assert cell.paper is not None
+    assert cell.paper.mean == 43.59
+    assert not [note for note in table.notes if note.startswith("the paper prints no such values")]
+
+
 def test_wall_clock_times_warn_of_shared_devices() -> None:
     """What else ran on a GPU, no result knows."""
     note = build_grid("figure-wallclock", Request()).layout.note

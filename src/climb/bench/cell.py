@@ -70,6 +70,8 @@ class Layout:
     """In what its runs may differ on purpose (a table of capacities: "capacity")."""
     note: str = ""
     """What a reader must know of every such table."""
+    printed_in: str = ""
+    """The paper's table that has these numbers, where it is not the one of this name."""
 
     def row(self, label: str) -> RowSpec:
         """The row with this label."""
@@ -177,7 +179,8 @@ def build_table(
     cells = {}
     for key, sample in samples.items():
         verdict = judged.get(key, Verdict(bold=False, p=None, effect=None))
-        printed = printed_value(layout.name, datasets[key[:2]], *key) if against == "paper" else None
+        source = layout.printed_in or layout.name
+        printed = printed_value(source, datasets[key[:2]], *key) if against == "paper" else None
         cells[key] = Cell(
             mean=sample.mean,
             std=sample.std,

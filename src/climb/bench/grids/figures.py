@@ -49,5 +49,6 @@ def figure_dynamics(request: Request) -> Grid:
 
 def figure_irregular(request: Request) -> Grid:
     """Accuracy over the stream when tasks differ in size: the runs of the irregular table."""
-    layout = replace(find_layout("table-irregular"), name="figure-irregular", title="Irregular tasks")
+    table = find_layout("table-irregular")
+    layout = replace(table, name="figure-irregular", printed_in=table.name)
     return fill(request, layout, seeds=20, settings=irregular)
