@@ -202,6 +202,7 @@ def test_what_is_asked_for() -> None:
         ("table-regular", {"tasks": (0,)}, "at least 1 task"),
         ("table-regular", {"seeds": (-1,)}, "at least 0"),
         ("table-sensitivity-update", {"methods": ("cla-e",)}, "settings of climb"),
+        ("table-faults", {"methods": ("climb", "lump")}, "settings of climb"),
     ],
 )
 def test_what_is_refused(name: str, asked: dict[str, object], message: str) -> None:

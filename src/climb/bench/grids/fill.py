@@ -76,14 +76,14 @@ def chosen_rows(request: Request, layout: Layout) -> tuple[RowSpec, ...]:
         return layout.rows
     for name in request.methods:
         find_method(name)  # refuses a name that does not exist
-    if any(row.group for row in layout.rows):  # its rows are settings of one method
-        if set(request.methods) != {row.method for row in layout.rows}:
+    known = {row.method for row in layout.rows}
+    if len(known) == 1 < len(layout.rows):  # its rows are settings of one method
+        if set(request.methods) != known:
             raise InputError(
                 f"the rows of {layout.name} are settings of climb; "
                 f"given --methods {' '.join(request.methods)}: leave it out"
             )
         return layout.rows
-    known = {row.method for row in layout.rows}
     added = [name for name in dict.fromkeys(request.methods) if name not in known]
     return (
         *(row for row in layout.rows if row.method in request.methods),
