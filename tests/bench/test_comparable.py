@@ -149,6 +149,14 @@ def test_a_memory_without_bound_is_said_of_rows_that_nobody_is_compared_to() -> 
     assert differences([indicative], allowed=["memory"]) == ([], ["a memory without bound: pcmc"])
 
 
+def test_a_memory_without_bound_is_held_against_those_that_have_one_alone() -> None:
+    """Seeds of the released code, or two of its settings, can be compared with each other."""
+    released = [run(seed=seed, preset="reference", memory_bounded=False) for seed in range(2)]
+    assert differences(released) == ([], ["a memory without bound: climb"])
+    bounded = run(preset="reference", method="cla-e")
+    assert differences([*released, bounded]) == (["a memory without bound: climb"], [])
+
+
 def test_methods_that_are_told_where_tasks_end_are_marked() -> None:
     told = run(method="cassle-r", needs_boundaries=True)
     assert differences([run(needs_boundaries=False), told]) == ([], ["told where tasks end: cassle-r"])

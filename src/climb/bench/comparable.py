@@ -91,8 +91,8 @@ def differences(
             found = _values([run for run in compared if run.column == column], _stream)
             if len(found) > 1:
                 reasons.append(f"different streams in {column}: {', '.join(found)}")
-    if "memory" not in allowed:
-        reasons += _unbounded(compared)
+    if "memory" not in allowed and any(run.result.get("memory_bounded") is not False for run in compared):
+        reasons += _unbounded(compared)  # where nobody has a bound, it is nobody's advantage
     if "cbp" not in allowed:
         reasons += _budgets(compared)
     reasons += _settings(runs)
