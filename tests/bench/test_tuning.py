@@ -77,6 +77,13 @@ def test_the_ranking_is_by_validation_accuracy(tiny_config: MakeConfig, here: Ex
     assert (best.validation_accuracy, other.validation_accuracy) == (21.0, 12.0)
 
 
+def test_values_that_differ_late_are_ranked_apart(tiny_config: MakeConfig, tmp_path: Path) -> None:
+    over = parse_over(["tau_ema=0.9999999,0.9999998"])
+    grid = tuning_grid(tiny_config(), over, seeds=(0,))
+    assert [row.label for row in grid.layout.rows] == ["ema_decay 0.9999999", "ema_decay 0.9999998"]
+    assert [len(one.folders) for one in rank(grid, make_plan([grid], tmp_path), over)] == [1, 1]
+
+
 def test_combinations_without_a_run_come_last(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
     over = parse_over(["lr=0.01,0.3"])
     grid = tuning_grid(tiny_config(method="er-fifo"), over, seeds=(0,))

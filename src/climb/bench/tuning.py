@@ -122,9 +122,7 @@ def say_setting(setting: Mapping[str, Any]) -> str:
     >>> say_setting({"lr": 0.1, "passes": 3})
     'lr 0.1, passes 3'
     """
-    return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in setting.items()
-    )
+    return ", ".join(f"{name} {value}" for name, value in setting.items())
 
 
 def rank(grid: Grid, plan: Plan, over: Mapping[str, Sequence[Any]]) -> list[Ranked]:
