@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from climb.bench.layouts import find_layout
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -14,16 +16,7 @@ MARKERS = "os^Dv<>P"
 BOUNDARY: dict[str, Any] = {"color": "#888888", "lw": 0.6, "ls": "--", "alpha": 0.7, "zorder": 0}
 """How the end of a task is drawn."""
 
-LABELS = {
-    "iid": "i.i.d.",
-    "scale": "SCALE",
-    "osiris-r": "Osiris-R",
-    "minred": "MinRed",
-    "cla-r": "CLA-R",
-    "cla-e": "CLA-E",
-    "climb": "CLIMB",
-    "pcmc": "PCMC",
-}
+LABELS = {row.method: row.label for row in find_layout("table-regular").rows}
 """Methods as the paper writes them, in its order."""
 
 
