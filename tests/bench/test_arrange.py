@@ -175,6 +175,17 @@ def test_a_layout_of_their_own_has_a_row_per_method_and_a_column_per_task_count(
     assert len(placed) == 5
 
 
+def test_a_saved_scenario_stands_where_its_own_kind_does() -> None:
+    """Whatever the recipe that replayed it says."""
+    saved = run()
+    saved.config["stream"]["manifest"] = {"kind": "irregular", "tasks": [[0, 1], [2]]}
+    assert rows([saved], "table-regular") == []
+    assert rows([saved], "table-irregular") == ["CLIMB"]
+    layout, _ = own_layout([saved])
+    assert layout.columns == ("20 irregular tasks",)
+    assert layout.metrics[-1] == PER_IMAGE[-1]
+
+
 def test_images_are_weighed_where_tasks_differ_in_size() -> None:
     even, uneven = (
         [metric.label for metric in own_layout([run(), run("er-fifo", kind=kind)])[0].metrics]

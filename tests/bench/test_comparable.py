@@ -102,11 +102,21 @@ def test_the_released_code_may_stand_beside_one_other_preset() -> None:
 
 def test_saved_scenarios_are_told_apart() -> None:
     first, second = run(stream__manifest={"tasks": [[0], [1]]}), run(stream__manifest={"tasks": [[1], [0]]})
-    assert differences([first, first]) == ([], [])
+    assert differences([first, first])[0] == []
     written = [run(stream__manifest=dict(keys)) for keys in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])]
-    assert differences(written) == ([], [])  # in whatever order its file names things
+    assert differences(written)[0] == []  # in whatever order its file names things
     (reason,), _ = differences([first, second])
     assert reason.startswith("different streams in 20 tasks: a saved scenario (")
+
+
+def test_a_stream_that_is_not_just_one_of_its_kind_is_said() -> None:
+    capped = [run(seed=seed, stream__kind="irregular", stream__options={"cap": 6}) for seed in range(2)]
+    assert differences(capped) == ([], ["streams with settings of their own: irregular cap=6"])
+    saved = run(stream__manifest={"tasks": []})
+    assert differences([saved]) == ([], ["streams with settings of their own: a saved scenario (2f057bef)"])
+    assert differences([run()], others=[run(), saved])[1] == [
+        "streams with settings of their own: a saved scenario (2f057bef)"
+    ]
 
 
 def test_a_network_that_differs_on_purpose_is_said() -> None:

@@ -58,7 +58,7 @@ def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
     ]
     several = len({run.result["dataset"] for run in runs}) > 1
     columns = {_column(run, several=several): run.result["tasks"] for run in runs}
-    irregular = any(flattened(run.config).get("stream.kind") != "regular" for run in runs)
+    irregular = any(named_settings(run.config).get("stream.kind") != "regular" for run in runs)
     rows = {label: (run.result["method"], where) for label, run, where in zip(labels, runs, wheres, strict=True)}
     layout = Layout(
         name="runs",
@@ -129,11 +129,11 @@ def _as_preset(run: Found, *, but: Settings) -> Settings:
 
 
 def _has(config: Mapping[str, Any], settings: Settings) -> bool:
-    found = flattened(config)
+    found = named_settings(config)
     return all(found.get(key) == value for key, value in settings)
 
 
 def _column(run: Found, *, several: bool) -> str:
-    kind = run.config.get("stream", {}).get("kind", "regular")
+    kind = named_settings(run.config).get("stream.kind", "regular")
     tasks = f"{run.result['tasks']} {'' if kind == 'regular' else kind + ' '}tasks"
     return f"{run.result['dataset']}, {tasks}" if several else tasks

@@ -101,6 +101,8 @@ def differences(
     remarks += _outside(compared, apart)
     told = _values([run for run in runs if run.result.get("needs_boundaries")], _method)
     remarks += [f"told where tasks end: {', '.join(told)}"] if told else []
+    streams = [found for found in _values(runs, _given_stream) if not any(found in reason for reason in reasons)]
+    remarks += [f"streams with settings of their own: {', '.join(streams)}"] if streams else []
     views = _values(runs, _other_views)
     remarks += [f"trained on other views than the objective's: {', '.join(views)}"] if views else []
     remarks += [
@@ -271,6 +273,12 @@ def _stream(run: FinishedRun) -> object:
         if kind is None
         else " ".join([kind, *(f"{key}={value}" for key, value in sorted((options or {}).items()))])
     )
+
+
+def _given_stream(run: FinishedRun) -> object:
+    """A stream that is not just one of its kind: no row or column says so."""
+    given = _at(run.config, "stream", "options") or _at(run.config, "stream", "manifest") is not None
+    return _stream(run) if given else None
 
 
 def _method(run: FinishedRun) -> object:

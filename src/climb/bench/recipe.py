@@ -54,13 +54,20 @@ def views_of(config: Mapping[str, Any], *, own: bool = False) -> str:
 
 
 def named_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings by dotted name, with the name of its views: those of the objective are views as others are.
+    """A run's settings by dotted name, with the name of its views: those of the objective are views as others are. The
+    kind of its stream is that of the saved scenario, where it replayed one.
 
     >>> named_settings({"learner": {"objective": "simclr", "views": "objective"}})["learner.views"]
     'simclr'
+    >>> named_settings({"stream": {"kind": "regular", "manifest": {"kind": "irregular"}}})["stream.kind"]
+    'irregular'
     """
     found = flattened(config)
-    return {**found, "learner.views": views_of(config)} if "learner.views" in found else found
+    if "learner.views" in found:
+        found["learner.views"] = views_of(config)
+    if "stream.manifest.kind" in found:
+        found["stream.kind"] = found["stream.manifest.kind"]
+    return found
 
 
 def unlike_recipe(config: Mapping[str, Any], *, own_rates: bool = True) -> dict[str, tuple[Any, Any]]:
