@@ -109,6 +109,20 @@ def test_saved_scenarios_are_told_apart() -> None:
     assert reason.startswith("different streams in 20 tasks: a saved scenario (")
 
 
+def test_each_seed_may_replay_a_scenario_of_its_own() -> None:
+    def saved(seed: int, *tasks: int, kind: str = "regular") -> Placed:
+        return run(seed=seed, stream__manifest={"kind": kind, "tasks": [list(tasks)]})
+
+    ours, theirs = [saved(0, 1, 2), saved(1, 2, 1)], [saved(0, 1, 2), saved(1, 2, 1)]
+    assert differences([*ours, *theirs])[0] == []
+    (reason,), _ = differences([*ours, theirs[0], saved(1, 1, 2)])
+    assert reason.startswith("different streams in 20 tasks: a saved scenario (")
+    assert differences([*ours, run(seed=2)])[0] == ["different streams in 20 tasks: a saved regular scenario, regular"]
+    assert differences([*ours, saved(2, 1, kind="blurred")])[0] == [
+        "different streams in 20 tasks: a saved blurred scenario, a saved regular scenario"
+    ]
+
+
 def test_a_stream_that_is_not_just_one_of_its_kind_is_said() -> None:
     capped = [run(seed=seed, stream__kind="irregular", stream__options={"cap": 6}) for seed in range(2)]
     assert differences(capped) == ([], ["streams with settings of their own: irregular cap=6"])

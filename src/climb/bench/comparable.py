@@ -87,10 +87,7 @@ def differences(
         found = _values([run for run in runs if _preset(run) != RELEASED_PRESET], _preset)
         reasons += [f"different presets: {', '.join(found)}"] if len(found) > 1 else []
     if "stream" not in allowed:
-        for column in dict.fromkeys(run.column for run in compared):
-            found = _values([run for run in compared if run.column == column], _stream)
-            if len(found) > 1:
-                reasons.append(f"different streams in {column}: {', '.join(found)}")
+        reasons += _streams(compared)
     if "memory" not in allowed and any(run.result.get("memory_bounded") is not False for run in compared):
         reasons += _unbounded(compared)  # where nobody has a bound, it is nobody's advantage
     if "cbp" not in allowed:
@@ -183,6 +180,18 @@ def unlike_the_paper(runs: Iterable[FinishedRun], *, allowed: Collection[Aspect]
     return [f"not the paper's setting: {'; '.join(said)}"] if said else []
 
 
+def _streams(runs: Sequence[FinishedRun]) -> list[str]:
+    """Columns whose streams differ in kind or settings, or in the saved scenario of one seed: each may have its own."""
+    reasons = []
+    for column in dict.fromkeys(run.column for run in runs):
+        here = [run for run in runs if run.column == column]
+        seeds = dict.fromkeys(run.result.get("seed") for run in here)
+        found = [_values([run for run in here if run.result.get("seed") == seed], _stream) for seed in seeds]
+        found.append(_values(here, _kind_of_stream))
+        reasons += [f"different streams in {column}: {', '.join(some)}" for some in found if len(some) > 1][:1]
+    return reasons
+
+
 def _budgets(runs: Sequence[FinishedRun]) -> list[str]:
     """Backward passes beyond the tolerance, column by column: columns may have streams of their own length."""
     reasons = []
@@ -273,6 +282,12 @@ def _stream(run: FinishedRun) -> object:
         if kind is None
         else " ".join([kind, *(f"{key}={value}" for key, value in sorted((options or {}).items()))])
     )
+
+
+def _kind_of_stream(run: FinishedRun) -> object:
+    """The same, whichever scenario was saved."""
+    manifest = _at(run.config, "stream", "manifest")
+    return _stream(run) if manifest is None else f"a saved {manifest.get('kind')} scenario"
 
 
 def _given_stream(run: FinishedRun) -> object:
