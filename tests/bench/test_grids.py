@@ -267,6 +267,11 @@ def test_wall_clock_times_warn_of_shared_devices() -> None:
     assert note in build_table(build_grid("figure-wallclock", Request()).layout, []).notes
 
 
+def test_diversity_says_that_its_space_is_not_the_one_that_the_paper_names() -> None:
+    notes = build_table(build_grid("table-diversity", Request()).layout, []).notes
+    assert any("embeddings of the projector" in note for note in notes)
+
+
 def test_the_table_of_faults_switches_one_at_a_time() -> None:
     printed = config_at("table-faults", "no fault")
     assert printed == config_at("table-regular", "CLIMB")

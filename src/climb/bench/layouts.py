@@ -192,6 +192,7 @@ LAYOUTS: dict[str, Layout] = {
                 Metric(key="diversity.inter_intra_ratio", label="inter/intra ratio", digits=3),
                 Metric(key="final_accuracy", label="probe accuracy", digits=3, scale=0.01),
             ),
+            note="measured on embeddings of the projector; the paper writes 'encoder embeddings'",
         ),
         Layout(
             name="table-simsiam",

@@ -17,9 +17,9 @@ from climb.evaluation.diversity import SUBSAMPLE, measure_diversity
 def memory_diversity(engine: Engine, *, classes: int, seed: int) -> dict[str, Any] | None:
     """Measures of all stored images, or None without any; the student's forward of them is not part of the budget.
 
-    The measures are of the projector's embeddings, the space in which the paper's memory decides and the only one of
-    the two whose cosines its printed values can come from: features after a ReLU are never further apart than
-    orthogonal. Those of the encoder's features stand beside, under ``features``.
+    The measures are of the projector's embeddings, the space in which the paper's memory decides and, though it writes
+    "encoder embeddings", the only one of the two whose cosines its printed values can come from: features after a ReLU
+    are never further apart than orthogonal. Those of the encoder's features stand beside, under ``features``.
     """
     memory = engine.parts.memory
     stored = memory.sample(len(memory)) if memory is not None and len(memory) > 1 else None
