@@ -48,6 +48,7 @@ def test_the_time_said_is_that_of_all_runs_shared_by_as_many_as_run_at_once(
     assert "about 120 s of device time on cpu" in plan.describe("cpu")
     assert "about 120 s on cpu" in plan.describe("cpu", parallel=1)
     assert "about 60 s on cpu" in plan.describe("cpu", parallel=2)
+    assert "about 60 s on cpu" in plan.describe("cpu", parallel=4)  # more places than runs
 
 
 def test_how_runs_stand(tmp_path: Path) -> None:

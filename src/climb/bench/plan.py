@@ -77,7 +77,8 @@ class Plan:
         if any(work.backward_passes is not None for work in works):
             text += f", {sum(work.backward_passes or 0 for work in works):,} backward passes"
             text += f" beside those of {uncounted}" if uncounted else ""
-        time = say_seconds(sum(one or 0.0 for one in seconds) / (parallel or 1))
+        known = [one or 0.0 for one in seconds]
+        time = say_seconds(max(sum(known) / (parallel or 1), max(known)))  # no run is shared between devices
         time += "" if parallel else " of device time"
         basis = "by the finished runs" if clock.measured else "a rough guess"
         return f"{text}; about {time} on {device} ({basis}{f', without {unforeseen}' if untimed else ''})"
