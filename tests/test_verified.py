@@ -29,6 +29,8 @@ def test_the_table_is_what_the_results_give() -> None:
         ("learner", {"backbone": "micro"}),
         ("learner", {"image_size": 64}),
         ("stream", {"kind": "irregular"}),
+        ("evaluation", {"network": "teacher"}),
+        ("evaluation", {"epochs": 10}),
     ],
 )
 def test_a_run_that_is_not_the_method_as_it_is_counts_for_nothing(

@@ -10,7 +10,8 @@ from typing import Any
 
 from climb.bench.collect import find_runs
 from climb.bench.recipe import started_from, usual_learner
-from climb.config import LearnerConfig, RunConfig, from_dict
+from climb.config import EvaluationConfig, LearnerConfig, RunConfig, StreamConfig, from_dict
+from climb.presets import NETWORK
 
 TABLE = Path(__file__).with_name("verified.csv")
 
@@ -78,12 +79,14 @@ def write(found: list[Verified]) -> None:
 
 
 def _as_it_is(run: RunConfig) -> bool:
-    """Whether a run is of its method under its preset, with the recipe's network, on regular tasks; the learning rate
-    may be another."""
-    learner = run.resolved().learner
+    """Whether a run is of its method under its preset, with the recipe's network, on regular tasks, measured as the
+    preset says; the learning rate may be another."""
+    learner, measured = run.resolved().learner, run.evaluation
+    if measured.epochs != EvaluationConfig.epochs or measured.network not in (NETWORK[learner.preset], "both"):
+        return False
     usual = usual_learner(run, started_from(run) or LearnerConfig(image_size=learner.image_size))
     usual = replace(usual, lr=learner.lr)
-    return run.stream.kind == "regular" and run.stream.manifest is None and learner == usual
+    return run.stream == StreamConfig(tasks=run.stream.tasks) and learner == usual
 
 
 def _typed(kind: str, text: str) -> Any:
