@@ -224,8 +224,9 @@ def test_seeds_of_one_cell_had_the_same_settings() -> None:
 
 
 def test_devices_engines_precisions_and_versions_are_said() -> None:
-    other = run(versions={"device_name": "two", "torch": "2.11"}, engine="captured", precision="bf16", processes=2)
-    assert differences([run(processes=1), other]) == (
+    old = {"device_name": "two", "torch": "2.11", "climb": "0.1"}
+    other = run(versions=old, engine="captured", precision="bf16", processes=2)
+    assert differences([run(processes=1, versions__climb="0.2"), other]) == (
         [],
         [
             "devices differ: one, two",
@@ -233,6 +234,7 @@ def test_devices_engines_precisions_and_versions_are_said() -> None:
             "precisions differ: bf16, float32",
             "numbers of processes differ: 1, 2",
             "versions of torch differ: 2.11, 2.13",
+            "versions of climb differ: 0.1, 0.2",
         ],
     )
 

@@ -111,6 +111,7 @@ def differences(
             ("precisions", _precision),
             ("numbers of processes", _processes),
             ("versions of torch", _torch),
+            ("versions of climb", _climb),
         )
         if len(found := _values(runs, read)) > 1
     ]
@@ -351,3 +352,7 @@ def _processes(run: FinishedRun) -> object:
 
 def _torch(run: FinishedRun) -> object:
     return _at(run.result, "versions", "torch")
+
+
+def _climb(run: FinishedRun) -> object:
+    return _at(run.result, "versions", "climb")
