@@ -35,7 +35,7 @@ def terminal_table(table: Table) -> Group:
             ]
             drawn.add_row(*([block.title if number == 0 else ""] if several else []), Text(line.row.label), *fields)
         drawn.add_section()
-    notes = "\n".join(note.replace("bold: ", "bold, *: ", 1) for note in table.notes)
+    notes = "\n".join(f"bold, *{note[4:]}" if note.startswith("bold: ") else note for note in table.notes)
     # Not the title and caption of rich, which it folds to the width of the table.
     return Group(Text(table.layout.title, style="italic"), drawn, Text(notes, style="dim italic"))
 
