@@ -14,6 +14,7 @@ from PIL import Image
 
 from climb.bench.collect import Found, find_runs
 from climb.bench.figures import FIGURES, draw_figure
+from climb.bench.figures.canvas import BOUNDARY, COLOURS
 from climb.bench.figures.dynamics import dynamics
 from climb.bench.figures.irregular import irregular, seen_so_far
 from climb.bench.figures.wallclock import wallclock
@@ -65,8 +66,18 @@ def test_dynamics_draw_the_journal_and_the_ends_of_tasks(runs: list[Found]) -> N
     assert stm.lines[0].get_ydata().tolist() == [line["stm_images"] for line in train]  # type: ignore[union-attr]
     ends = [line["batch"] for line in journal if line["event"] == "evaluation"]
     dashed = [line for line in stm.lines if line.get_linestyle() == "--"]
-    assert [line.get_xdata()[0] for line in dashed] == ends[:2]  # type: ignore[index]
+    assert [line.get_xdata()[0] for line in dashed[:2]] == ends[:2]  # type: ignore[index]
+    # The other seed has tasks of other sizes.
+    assert [line.get_color() for line in dashed] == [COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[1]]
+    alone = [line for line in dynamics(runs[:1]).panels[0].lines if line.get_linestyle() == "--"]
+    assert {line.get_color() for line in alone} == {BOUNDARY["color"]}
     assert [text.get_text() for text in stm.get_legend().get_texts()] == ["seed 0", "seed 1"]  # the flat memory is out
+
+
+def test_dynamics_of_other_numbers_of_tasks_are_named_by_them(runs: list[Found]) -> None:
+    other = replace(runs[0], result={**runs[0].result, "tasks": 5})
+    legend = dynamics([runs[0], other]).panels[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["3 tasks, seed 0", "5 tasks, seed 0"]
 
 
 def test_dynamics_without_a_journal_say_what_is_missing(runs: list[Found], tmp_path: Path) -> None:

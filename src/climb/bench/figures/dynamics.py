@@ -25,7 +25,8 @@ PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def dynamics(runs: Sequence[Found]) -> Canvas:
-    """Images, centroids, events and threshold over mini-batches, one colour a run; dashed lines are ends of tasks.
+    """Images, centroids, events and threshold over mini-batches, one colour a run; dashed lines are ends of tasks, in
+    the run's colour where they are not the same for all.
 
     Runs whose memory has no centroids are left out.
 
@@ -39,14 +40,17 @@ def dynamics(runs: Sequence[Found]) -> Canvas:
             f"{len(runs)} runs has one: run climb, and keep its run folder whole"
         )
     canvas = Canvas(2, 3, width=11.0, height=5.6)
-    ends = _ends(drawn[0][0])
+    ends = [_ends(run) for run, _ in drawn]
+    shared = all(own == ends[0] for own in ends)
     for panel, (title, series) in zip(canvas.panels, PANELS, strict=True):
         for number, (run, lines) in enumerate(drawn):
             for (key, name), style in zip(series, ("-", ":"), strict=False):
                 _draw(panel, lines, key, colour=COLOURS[number % len(COLOURS)], style=style)
                 panel.lines[-1].set_label(", ".join(filter(None, (_name(run, drawn), name))))
-        for end in ends:
-            panel.axvline(end, **BOUNDARY)
+        for number, own in enumerate(ends[:1] if shared else ends):
+            colour = BOUNDARY["color"] if shared else COLOURS[number % len(COLOURS)]
+            for end in own:
+                panel.axvline(end, **{**BOUNDARY, "color": colour})
         panel.set_title(title, fontsize=10)
         panel.set_ylim(0, None)
         if len(drawn) > 1 or len(series) > 1:
@@ -71,8 +75,13 @@ def _name(run: Found, drawn: Sequence[tuple[Found, object]]) -> str:
     """What tells a run from the others: nothing, if it is alone."""
     if len(drawn) == 1:
         return ""
-    several = len({other.result["method"] for other, _ in drawn}) > 1
-    return (label_of(run.result["method"]) + ", " if several else "") + f"seed {run.result['seed']}"
+    said = {
+        "method": label_of(run.result["method"]),
+        "tasks": f"{run.result['tasks']} tasks",
+        "seed": f"seed {run.result['seed']}",
+    }
+    varying = [key for key in said if key == "seed" or len({other.result[key] for other, _ in drawn}) > 1]
+    return ", ".join(said[key] for key in varying)
 
 
 def _draw(panel: Axes, lines: list[dict[str, Any]], key: str, *, colour: str, style: str) -> None:
