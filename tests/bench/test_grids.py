@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -203,6 +204,7 @@ def test_what_is_asked_for() -> None:
         ("table-regular", {"seeds": (-1,)}, "at least 0"),
         ("table-sensitivity-update", {"methods": ("cla-e",)}, "settings of climb"),
         ("table-faults", {"methods": ("climb", "lump")}, "settings of climb"),
+        ("table-simsiam", {"methods": ("climb", "osiris-r")}, "'osiris-r' brings its own objective"),
     ],
 )
 def test_what_is_refused(name: str, asked: dict[str, object], message: str) -> None:
@@ -217,6 +219,17 @@ def test_odd_numbers_of_tasks() -> None:
     with pytest.raises(InputError, match="cifar10 has 10 classes, and a task at least one; given 20 tasks"):
         build_grid("table-pruning", Request(dataset="cifar10"))
     assert build_grid("table-pruning", Request(dataset="folder", tasks=(300,)))  # nobody knows its classes yet
+
+
+def test_a_bound_has_no_more_tasks_than_the_columns_ask_for() -> None:
+    """With twenty, a dataset of ten classes would have no table with a bound in it."""
+
+    def tasks(**asked: Any) -> set[int]:
+        grid = build_grid("table-regular", Request(methods=("iid", "climb"), seeds=(0,), **asked))
+        return {entry.config.stream.tasks for entry in grid.entries if entry.config.learner.method == "iid"}
+
+    assert tasks(dataset="cifar10", tasks=(2, 5)) == {5}
+    assert tasks() == tasks(tasks=(50,)) == tasks(tasks=(20, 5)) == {20}
 
 
 def test_a_bound_that_is_added_to_a_table_stays_a_bound() -> None:

@@ -13,11 +13,12 @@ from climb.bench.comparable import Aspect
 from climb.bench.grids.configure import configure
 from climb.bench.grids.grid import Entry, Grid, Request
 from climb.errors import InputError
-from climb.methods import find_method
+from climb.methods import check_config, find_method
 from climb.presets import NETWORK
 
 IID_TASKS = 20
-"""The i.i.d. bound knows no tasks: runs evaluated at this many moments serve every column."""
+"""The i.i.d. bound knows no tasks: runs evaluated at this many moments, or fewer where no column has as many, serve
+every column."""
 
 Settings = Callable[[RowSpec], dict[str, Any]]
 
@@ -40,7 +41,7 @@ def fill(request: Request, layout: Layout, *, seeds: int, settings: Settings | N
             config=configure(
                 request,
                 seed=seed,
-                tasks=IID_TASKS if row.method == "iid" else number,
+                tasks=min(IID_TASKS, max(tasks)) if row.method == "iid" else number,
                 own_rates=row.own_rates,
                 **{"method": row.method, **(settings(row) if settings else {})},
             ),
@@ -49,6 +50,8 @@ def fill(request: Request, layout: Layout, *, seeds: int, settings: Settings | N
         for number in tasks
         for seed in request.chosen_seeds(seeds)
     ]
+    for learner in {entry.config.learner for entry in entries}:
+        check_config(learner)  # what cannot be run is refused here, not when its turn has come
     # A preset that evaluates teachers evaluates the student of a method that has none.
     varies: tuple[Aspect, ...] = ("evaluated",) if NETWORK[request.preset] == "teacher" else ()
     columns = tuple(column(number) for number in tasks)
