@@ -89,9 +89,11 @@ TUNABLE = {
     "alignment_weight": ALIGNED,
     "temperature": METHODS.keys() - {"osiris-r", "scale"},
     "lr": METHODS.keys(),
+    **{field: USED_BY[fault] for fault, fields in FAULTS.items() for field in fields},
 }
 VALUES = {**OF_CENTROIDS, "capacity": (60, 90), "ema_decay": (0.9, 0.99), "alignment_weight": (1.0, 2.0)}
-VALUES |= {"temperature": (0.1, 0.5), "lr": (0.1, 0.3)}
+VALUES |= {"temperature": (0.1, 0.5), "lr": (0.1, 0.3), "embed_mode": ("eval", "views")}
+VALUES |= dict.fromkeys(("augment_per_batch", "train_aligner", "swapped_refresh"), (False, True))
 
 
 @pytest.mark.parametrize("method", sorted(METHODS.keys() - {"pcmc"}))

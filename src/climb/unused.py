@@ -58,6 +58,9 @@ def _changes_something(learner: LearnerConfig, setting: str) -> bool:
         return True
     if setting == "alignment_weight":
         return small_parts(learner.method).alignment is not None
+    fault = next((name for name, changed in FAULTS.items() if setting in changed), None)
+    if fault is not None:  # what switches it on is what it is about
+        return fault in faults_of(learner.method)
     return setting not in IN_PARTS or setting in _read_by(learner)
 
 
