@@ -36,7 +36,7 @@ def test_a_live_source_drops_what_nobody_takes() -> None:
         found.set()
 
     prefetch = Prefetch(find, workers=1, depth=10, live=True)
-    assert found.wait(5)
+    assert found.wait(60)
     kept = [arrival.where for arrival in prefetch.arrivals(None) if arrival is not None]
     prefetch.close()
     assert kept == [str(number) for number in range(10)]

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event, Thread, Timer
 
 import pytest
 
@@ -53,12 +53,19 @@ def test_a_queue_that_never_runs_dry_can_be_stopped() -> None:
 
 def test_a_line_without_end_does_not_fill_the_memory() -> None:
     reader, writer = os.pipe()
-    Timer(0.0, os.write, (writer, b"x" * 2 * LONGEST)).start()  # more than a pipe holds: written while it is read
+
+    def write() -> None:
+        os.write(writer, b"x" * 2 * LONGEST)
+        os.close(writer)
+
+    writing = Thread(target=write)  # more than a pipe holds: written while it is read
+    writing.start()
     with pytest.raises(InputError, match="one path a line"):
         next(lines(reader, Event()))
-    os.read(reader, 2 * LONGEST)
+    while os.read(reader, LONGEST):  # to the end: a writer whose reader has gone fails
+        pass
+    writing.join()
     os.close(reader)
-    os.close(writer)
 
 
 def test_names_that_no_file_can_have_are_passed_over(draw: Draw, tmp_path: Path) -> None:

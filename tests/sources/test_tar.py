@@ -119,10 +119,11 @@ def test_a_watched_shard_is_read_once_its_writer_is_done(tmp_path: Path, monkeyp
     arrivals = source.arrivals(patience=0.3)
     assert next(arrivals) is None
     (tmp_path / "a.tar").write_bytes(written)
-    for arrival in arrivals:
-        if arrival is None:
-            break
-        seen.append(arrival.where.rpartition("#")[2])
+    while len(seen) < 3:
+        arrival = next(arrivals)
+        if arrival is not None:
+            seen.append(arrival.where.rpartition("#")[2])
+    assert next(arrivals) is None  # none of them a second time
     arrivals.close()
     assert seen == ["0.png", "1.png", "2.png"]
     assert not source.passed_over
@@ -164,12 +165,14 @@ def test_a_watched_shard_of_a_slow_writer_whose_clock_is_behind_is_read_once(
     arrivals = source.arrivals(patience=0.5)
     assert next(arrivals) is None
     writer.start()
-    found = []
+    found: list[Item | PassedOver] = []
     while writer.is_alive() or len(found) < 6:
-        found.append(next(arrivals))
-    found += [next(arrivals)]
+        arrival = next(arrivals)
+        if arrival is not None:
+            found.append(arrival)
+    assert next(arrivals) is None
     arrivals.close()
-    assert [type(arrival) for arrival in found if arrival is not None] == [Item] * 6
+    assert [type(arrival) for arrival in found] == [Item] * 6
 
 
 def test_a_drive_that_fails_in_the_middle_of_a_shard_costs_no_image(

@@ -114,7 +114,7 @@ def test_a_video_filmed_upright_stands_upright(tmp_path: Path) -> None:
 
 def test_the_password_of_a_camera_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     source = open_source("http://admin:s3cret@127.0.0.1:9/stream", image_size=16)
-    arrivals = source.arrivals(patience=10)
+    arrivals = source.arrivals(patience=60)
     first = next(arrivals)
     arrivals.close()
     assert isinstance(first, PassedOver)
@@ -146,7 +146,7 @@ def test_a_stream_that_ends_is_connected_to_again(address: str) -> None:
     source = open_source(address, image_size=16)
     assert source.endless
     assert not source.rereadable
-    arrivals = source.arrivals(patience=10)
+    arrivals = source.arrivals(patience=60)
     found = [next(arrivals) for _ in range(15)]  # more than it gives at once
     arrivals.close()
     assert all(isinstance(item, Item) and item.identity is None for item in found)
@@ -154,7 +154,7 @@ def test_a_stream_that_ends_is_connected_to_again(address: str) -> None:
 
 def test_a_stream_without_pictures_is_connected_to_again(address: str, tmp_path: Path) -> None:
     write_sound(tmp_path / "sound.wav")
-    arrivals = open_source(address.replace("stream.ts", "sound.wav"), image_size=16).arrivals(patience=10)
+    arrivals = open_source(address.replace("stream.ts", "sound.wav"), image_size=16).arrivals(patience=60)
     said = [next(arrivals) for _ in range(2)]
     arrivals.close()
     for passed, seconds in zip(said, (1, 2), strict=True):
@@ -164,7 +164,7 @@ def test_a_stream_without_pictures_is_connected_to_again(address: str, tmp_path:
 
 def test_a_camera_that_does_not_answer_is_tried_again() -> None:
     source = open_source("tcp://127.0.0.1:9", image_size=16)  # nobody listens there
-    arrivals = source.arrivals(patience=10)
+    arrivals = source.arrivals(patience=60)
     first = next(arrivals)
     arrivals.close()
     assert isinstance(first, PassedOver)
