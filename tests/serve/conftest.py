@@ -20,6 +20,7 @@ from climb.methods import choose_method
 from climb.runs import execute
 
 TOKEN = "a-token-of-some-length"
+SECONDS = 300  # after which what hangs is ended; a slow machine takes less
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
@@ -116,7 +117,7 @@ def running(folder: Path, *options: str, token: str | None = None) -> Iterator[s
         text=True,
         env={**os.environ, **environment},
     )
-    watch = threading.Timer(300, process.kill)  # a test that hangs ends; a slow machine does not end a test
+    watch = threading.Timer(SECONDS, process.kill)
     watch.start()
     try:
         assert process.stdout is not None
@@ -124,7 +125,7 @@ def running(folder: Path, *options: str, token: str | None = None) -> Iterator[s
     finally:
         watch.cancel()
         process.terminate()
-        process.wait(20)
+        process.wait(SECONDS)
         assert process.stdout is not None
         process.stdout.close()
 
@@ -142,7 +143,7 @@ def browser() -> Iterator[Any]:
         pytest.skip("no chromium on this machine")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        found = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=1000 * SECONDS)
         yield found
         found.close()
 
@@ -160,6 +161,7 @@ def open_page(browser: Any) -> Callable[..., Any]:
         own = address.split("/")[2]
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         try:
+            context.set_default_timeout(1000 * SECONDS)
             page = context.new_page()
             page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
             page.on("pageerror", lambda error: said.append(f"error: {error}"))

@@ -49,8 +49,8 @@ def test_the_command_serves_with_a_token_from_the_environment(real_runs: Path, s
     token = "a-token-of-some-length"
     with start(real_runs, "--host", "0.0.0.0", token=token) as address:
         address = address.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(address).status_code == 401
-        answer = httpx.get(f"{address}metrics", headers={"Authorization": f"Bearer {token}"})
+        assert httpx.get(address, timeout=60).status_code == 401
+        answer = httpx.get(f"{address}metrics", headers={"Authorization": f"Bearer {token}"}, timeout=60)
         assert answer.status_code == 200
         assert "climb_run_info" in answer.text
         assert "server" not in answer.headers

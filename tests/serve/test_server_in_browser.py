@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,8 @@ Start = Callable[..., Any]
 Open = Callable[..., Any]
 PAINTED = """() => [...document.querySelectorAll("svg.chart path.line")].map((path) => path.getTotalLength())"""
 HEIGHTS = """() => [...document.querySelectorAll(".badge")].map((badge) => badge.getBoundingClientRect().height)"""
-LOADED = """() => [...document.querySelectorAll("img")].map((image) => image.naturalWidth)"""
+LOADED = """() => [...document.images].every((image) => image.complete)"""
+WIDTHS = """() => [...document.images].map((image) => image.naturalWidth)"""
 
 
 def column(page: Any, name: str) -> list[str]:
@@ -22,6 +24,13 @@ def column(page: Any, name: str) -> list[str]:
     heads = page.locator("thead th").all_inner_texts()
     place = next(number for number, text in enumerate(heads) if text.strip(" ↑↓") == name)
     return [str(text) for text in page.locator(f"tbody tr > :nth-child({place + 1})").all_inner_texts()]
+
+
+def widths(page: Any) -> list[int]:
+    """Of all images, once they are loaded: they are in the page a moment before."""
+    page.wait_for_function(LOADED)
+    found: list[int] = page.evaluate(WIDTHS)
+    return found
 
 
 def test_index_sorts_and_compares(runs: Path, start: Start, open_page: Open, tmp_path: Path) -> None:
@@ -68,13 +77,14 @@ def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_being_sorted(
         assert column(page, "Run") == ["broken", "climb-0", "sweep/fifo-1"]
 
 
-def test_choices_outlive_news(runs: Path, start: Start, open_page: Open) -> None:
+def test_choices_outlive_news(runs: Path, start: Start, open_page: Open, tmp_path: Path) -> None:
     with start(runs) as address, open_page(address) as page:
         page.get_by_role("button", name="Run").click()
         page.get_by_role("button", name="Run").click()
         page.get_by_label("compare climb-0").check()
-        shutil.copytree(runs / "climb-0", runs / "new-one")
-        page.get_by_role("link", name="new-one").wait_for(timeout=15_000)
+        shutil.copytree(runs / "climb-0", tmp_path / "new-one")
+        os.rename(tmp_path / "new-one", runs / "new-one")  # all of it at once: the page may ask right now
+        page.get_by_role("link", name="new-one").wait_for()
         assert page.get_by_label("compare climb-0").is_checked()
         assert column(page, "Run") == ["sweep/fifo-1", "new-one", "climb-0"]
 
@@ -84,24 +94,25 @@ def test_a_run_is_followed_live(
     runs: Path, unfinished: Callable[[int], Path], start: Start, open_page: Open, tmp_path: Path, scheme: str
 ) -> None:
     folder = unfinished(3)
-    whole = (runs / "climb-0" / "journal.jsonl").read_text()
+    whole = (runs / "climb-0" / "journal.jsonl").read_bytes()
     with start(runs) as address, open_page(f"{address}runs/live", scheme=scheme) as page:
         assert page.locator("#state").inner_text() == "learning"
         assert "0 of 2 tasks evaluated" in page.locator("#headline").inner_text()
         assert page.locator("#remembered img").count() == 0
-        with open(folder / "journal.jsonl", "a") as handle:  # training goes on
-            handle.write(whole[len((folder / "journal.jsonl").read_text()) :])
-        page.locator("#learned svg.heat").wait_for(timeout=15_000)
+        with open(folder / "journal.jsonl", "ab", buffering=0) as handle:  # training goes on
+            handle.write(whole[(folder / "journal.jsonl").stat().st_size :])
+        page.locator("#learned svg.heat").wait_for()
         assert "2 of 2 tasks evaluated" in page.locator("#headline").inner_text()
         lengths = page.evaluate(PAINTED)
         assert len(lengths) >= 12
         assert all(length > 0 for length in lengths)
         for name in ("memory.safetensors", "result.json"):  # and ends
-            shutil.copy(runs / "climb-0" / name, folder / name)
-        page.locator("#state", has_text="finished").wait_for(timeout=15_000)
-        page.locator("#remembered .sheet img").first.wait_for(timeout=15_000)
+            shutil.copy(runs / "climb-0" / name, tmp_path / name)
+            os.rename(tmp_path / name, folder / name)  # all of it at once, as a run does
+        page.locator("#state", has_text="finished").wait_for()
+        page.locator("#remembered .sheet img").first.wait_for()
         assert page.locator(".card h3").first.inner_text() == "FA"
-        assert min(page.evaluate(LOADED)) > 0
+        assert min(widths(page)) > 0
         assert page.locator("svg.map rect.frame").count() > 10
         page.screenshot(path=tmp_path / f"run-{scheme}.png", full_page=True)
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
@@ -113,8 +124,8 @@ def test_a_token_in_the_address_is_shown_once(real_runs: Path, start: Start, ope
     with start(real_runs, "--token", token) as address, open_page(f"{address}?token={token}") as page:
         assert page.url == address
         page.get_by_role("link", name="climb-0").click()
-        page.locator("#remembered .sheet img").first.wait_for(timeout=15_000)
-        assert min(page.evaluate(LOADED)) > 0
+        page.locator("#remembered .sheet img").first.wait_for()
+        assert min(widths(page)) > 0
 
 
 def test_a_stream_of_ones_own(own_stream: Path, start: Start, open_page: Open) -> None:

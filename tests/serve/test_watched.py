@@ -26,7 +26,7 @@ from pathlib import Path
 from climb.lock import exclusive
 with exclusive(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -83,7 +83,7 @@ def test_one_that_waits_for_images_is_not_taken_for_dead(own_stream: Path, name:
         with TestClient(make_app(own_stream), base_url="http://127.0.0.1") as client:
             assert 'climb_run_at_work{run="photos"} 1' in client.get("/metrics").text.splitlines()
         process.kill()
-        process.wait(20)
+        process.wait(60)
         assert (own_stream / name).read_text().strip() == str(process.pid)
         assert state(own_stream) == "silent"
 
