@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from watching import holder, wait_for, without_seconds
+from watching import ENDLESS, holder, wait_for, without_seconds
 
 from climb.bench.executors import Job, run_job
 from climb.bench.executors.local import local_executor
@@ -76,7 +76,7 @@ def test_a_killed_worker_costs_its_run_alone_and_that_one_goes_on(
 @pytest.mark.slow
 def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     """As Ctrl-C does: the run has no checkpoint yet, and is asked for one."""
-    jobs = [make_job(tiny_config(seed=seed, train_per_class=count)) for seed, count in ((0, 300), (1, 11))]
+    jobs = [make_job(tiny_config(seed=seed, train_per_class=count)) for seed, count in ((0, ENDLESS), (1, 11))]
     outcomes = local_executor(device="cpu", per_device=2, logs=tmp_path / "logs")(jobs)
     job, _ = next(outcomes)
     assert job == jobs[1]
@@ -96,9 +96,12 @@ def test_a_grid_that_was_killed_goes_on_without_repeating_a_run(number: int, tmp
     command = [sys.executable, "-m", "climb", *BENCH, "--out", str(tmp_path), "--checkpoint-seconds", "0"]
     bench = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     results = lambda: sorted(tmp_path.glob("runs/*/result.json"))  # noqa: E731
-    wait_for(lambda: len(results()) >= 3)
-    bench.send_signal(number)
-    code = bench.wait()
+    try:
+        wait_for(lambda: len(results()) >= 3)
+        bench.send_signal(number)
+        code = bench.wait(600)
+    finally:
+        bench.kill()
     assert code == (-number if number == signal.SIGKILL else 130)
     finished = {path: path.stat().st_mtime_ns for path in results()}
     assert 3 <= len(finished) < 8

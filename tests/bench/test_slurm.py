@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from watching import holder, wait_for, without_seconds
+from watching import ENDLESS, holder, wait_for, without_seconds
 
 from climb.bench.executors import Job, run_job
 from climb.bench.executors.slurm import ResumableRun, slurm_executor
@@ -20,7 +20,7 @@ from climb.runs import Journal, RunFolder
 
 MakeConfig = Callable[..., RunConfig]
 MakeJob = Callable[..., Job]
-LOCAL = {"cluster": "local", "timeout_min": 5}
+LOCAL = {"cluster": "local", "timeout_min": 60}
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_a_run_that_is_preempted_goes_on(tiny_config: MakeConfig, make_job: Make
 
 @pytest.mark.slow
 def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
-    done, long = make_job(tiny_config(method="er-fifo")), make_job(tiny_config(seed=1, train_per_class=300))
+    done, long = make_job(tiny_config(method="er-fifo")), make_job(tiny_config(seed=1, train_per_class=ENDLESS))
     outcomes = slurm_executor(folder=tmp_path / "slurm", options=LOCAL)([done, long])
     assert next(outcomes)[0] == done
     wait_for(lambda: Journal(long.folder / "journal.jsonl").read("train"))

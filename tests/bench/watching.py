@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from climb.runs.folder import LOCKS
+
+ENDLESS = 2000  # images of a class: a run of minutes, which does not end before one that is started later
+
 
 def holder(folder: Path) -> int:
-    """The process that has a run, by its lock; waits until there is one."""
-    lock = str(folder.parent / f".{folder.name}.lock")
-    for _ in range(600):
-        for path in Path("/proc").glob("[0-9]*/fd/*"):
-            try:
-                if os.readlink(path) == lock:
-                    return int(path.parts[2])
-            except OSError:
-                continue
-        time.sleep(0.05)
-    raise AssertionError(f"nobody has {folder}")
+    """The process that has a run, by its lock. At once: a run that is to be disturbed must not end meanwhile."""
+    return int((folder / LOCKS["run"]).read_text())
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 600) -> None:
+    """For so long that only what never comes is given up, however slow the machine is."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

@@ -72,6 +72,7 @@ def _connect(ray: Any, address: str | None, devices: Sequence[str], per_device: 
         else:
             cores = usable_cores() if devices or per_device is None else per_device
             ray.init(
+                address="local",  # without it Ray would look for another cluster here, and refuse the number of cores
                 num_cpus=cores,
                 num_gpus=len(devices),
                 include_dashboard=False,
