@@ -45,11 +45,15 @@ def test_importing_brings_no_library_that_only_commands_need() -> None:
 
 
 def test_importing_costs_little_beyond_torch() -> None:
-    code = "import time, torch, numpy; t = time.perf_counter(); import climb; print(time.perf_counter() - t)"
-    seconds = []
-    for _ in range(5):  # a busy machine may be slow once, not five times
+    """In time of the processor, and by what torch itself takes: whatever machine this is, and who else is on it."""
+    code = (
+        "from time import process_time as t; a = t(); import torch, numpy; b = t(); import climb; c = t();"
+        "print((c - b) / (b - a))"
+    )
+    shares = []
+    for _ in range(5):  # the first time climb may have to be compiled
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        seconds.append(float(found.stdout))
-        if seconds[-1] <= 0.3:
+        shares.append(float(found.stdout))
+        if shares[-1] <= 0.25:
             return
-    raise AssertionError(f"import climb took {min(seconds):.2f} s beyond torch; 0.3 s is allowed")
+    raise AssertionError(f"import climb took {min(shares):.2f} of the time that torch takes; a quarter is allowed")

@@ -49,7 +49,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert found.returncode == 0, found.stderr
     assert REGISTERED[name] in found.stdout

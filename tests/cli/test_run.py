@@ -146,13 +146,16 @@ def test_a_real_process_stopped_from_outside(number: int, climb: Climb, tmp_path
     process = subprocess.Popen(
         [sys.executable, "-m", "climb", "run", "demo", *options, "--out", str(stopped)], env=environment
     )
-    deadline = time.monotonic() + 120
-    while not any(line["batch"] >= 21 for line in Journal(stopped / "journal.jsonl").read()):
-        assert time.monotonic() < deadline, "the run did not reach mini-batch 21"
-        assert process.poll() is None, "the run ended before it could be stopped"
-        time.sleep(0.02)
-    process.send_signal(number)
-    assert process.wait(timeout=120) == (130 if number == signal.SIGTERM else -number)
+    deadline = time.monotonic() + 600
+    try:
+        while not any(line["batch"] >= 21 for line in Journal(stopped / "journal.jsonl").read()):
+            assert time.monotonic() < deadline, "the run did not reach mini-batch 21"
+            assert process.poll() is None, "the run ended before it could be stopped"
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert process.wait(timeout=600) == (130 if number == signal.SIGTERM else -number)
+    finally:
+        process.kill()
     assert not (stopped / "result.json").exists()
     for folder in (stopped, whole):
         assert climb("run", "demo", *options, "--out", folder).code == 0

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -23,10 +23,15 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
 
     def run(size: int, *cases: str) -> dict[str, list[Any]]:
         folder = tmp_path_factory.mktemp("processes")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        together = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        # They meet at a store of this process, as under torchrun: a free port that is looked for and given to the first
+        # of them could be somebody else's by the time that one listens.
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        together = {
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
         workers = [
             subprocess.Popen(
                 [sys.executable, "-W", "error", WORKER, folder, *cases],
@@ -37,7 +42,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
             for rank in range(size)
         ]
         try:
-            said = [worker.communicate(timeout=300)[1] for worker in workers]
+            said = [worker.communicate(timeout=1000)[1] for worker in workers]
         finally:
             for worker in workers:
                 worker.kill()

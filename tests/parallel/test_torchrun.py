@@ -45,7 +45,7 @@ def climb(processes: int, *arguments: str | Path) -> subprocess.Popen[str]:
 
 def finished(process: subprocess.Popen[str], out: Path) -> tuple[str, dict[str, Any]]:
     try:
-        said = process.communicate(timeout=200)[0]
+        said = process.communicate(timeout=1000)[0]
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -79,11 +79,11 @@ def test_two_processes_find_what_one_does_and_one_continues_what_two_began(tmp_p
     out = tmp_path / "continued"
     began = climb(2, *SETTINGS, "--checkpoint-seconds", "0", "--out", out)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not (out / "checkpoint" / "state.safetensors").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         began.terminate()
-        began.communicate(timeout=60)
+        began.communicate(timeout=600)
     finally:
         if began.poll() is None:
             os.killpg(began.pid, signal.SIGKILL)
