@@ -191,6 +191,7 @@ def test_what_run_refuses(arguments: list[str], messages: list[str], climb: Clim
     ("content", "message"),
     [
         ("{", "cannot read the scenario"),
+        ("\xff\xd8", "cannot read the scenario"),
         ("[]", "a manifest must be a JSON object"),
         ('{"kind": "regular", "seed": 0, "tasks": [[0], [1]], "colour": 1}', "unknown key in the manifest 'colour'"),
         ('{"kind": "regular", "seed": 0, "tasks": [[0], [1]]}', "classes 0 to 1"),
@@ -198,7 +199,7 @@ def test_what_run_refuses(arguments: list[str], messages: list[str], climb: Clim
     ],
 )
 def test_a_scenario_that_cannot_be_replayed(content: str, message: str, climb: Climb, tmp_path: Path) -> None:
-    (tmp_path / "scenario.json").write_text(content)
+    (tmp_path / "scenario.json").write_bytes(content.encode("latin-1"))
     said = climb("run", "--manifest", tmp_path / "scenario.json", "--out", tmp_path / "run")
     assert said.code == 2
     assert message in said.err

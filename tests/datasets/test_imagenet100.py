@@ -57,6 +57,12 @@ def test_impossible_choices(root: Path, options: dict[str, object], message: str
         load("imagenet100", root=root, **options)
 
 
+def test_a_list_that_is_no_text(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "list.png").write_bytes(b"\x89PNG")
+    with pytest.raises(InputError, match=r"the class list .*list\.png cannot be read: .*invalid start byte"):
+        load("imagenet100", root=root, class_list=tmp_path / "list.png")
+
+
 def test_a_class_missing_from_val(root: Path) -> None:
     shutil.rmtree(root / "val" / WNIDS[3])
     with pytest.raises(InputError, match=f"class '{WNIDS[3]}' has no image in .*val/{WNIDS[3]}"):

@@ -125,6 +125,16 @@ def test_files_of_other_people(tmp_path: Path) -> None:
     (tmp_path / "alone.paths.txt").write_text("one\n")
     with pytest.raises(InputError, match="one row and one line an image"):
         next(read_features(tmp_path / "alone.npy"))
+    (tmp_path / "alone.npy").write_bytes(b"")
+    with pytest.raises(InputError, match="cannot read"):
+        next(read_features(tmp_path / "alone.npy"))
+    with open(tmp_path / "alone.npy", "wb") as file:
+        np.savez(file, features=np.zeros((1, 2), np.float32))
+    with pytest.raises(InputError, match="holds no array of numbers"):
+        next(read_features(tmp_path / "alone.npy"))
+    np.save(tmp_path / "alone.npy", np.array([["one", "two"]]))
+    with pytest.raises(InputError, match="holds no array of numbers"):
+        next(read_features(tmp_path / "alone.npy"))
     (tmp_path / "text.parquet").write_text("no parquet")
     with pytest.raises(InputError, match="no Parquet file"):
         next(read_features(tmp_path / "text.parquet"))

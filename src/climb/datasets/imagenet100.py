@@ -79,8 +79,9 @@ def _listed(class_list: Path | str | Sequence[str], found: list[str], folder: Pa
         file = Path(class_list).expanduser()
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise InputError(f"the class list {file} cannot be read: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InputError(f"the class list {file} cannot be read: {reason}") from error
         # Published lists often carry the English name after the wnid.
         wnids = [line.split()[0] for line in lines if line.strip()]
     else:

@@ -110,11 +110,15 @@ def _read_npy(path: Path) -> Iterator[Embedded]:
     beside = paths_beside(path)
     try:
         features = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(features, np.memmap) or features.dtype.kind not in "fiu":  # an archive, or an array of text
+            raise InputError(f"{path} holds no array of numbers; write it with: climb embed MODEL IMAGES --out {path}")
         text = beside.read_bytes()
         with open(path, "rb") as body:
             body.seek(features.offset + features.nbytes)
             seal = body.read(1024)
-    except (OSError, ValueError) as error:
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError) as error:
         raise InputError(f"cannot read {path} and {beside.name}: {error}") from error
     # A file that another program wrote has no seal.
     if seal.startswith(_SEAL) and seal != _SEAL + hashlib.sha256(text).hexdigest().encode():

@@ -115,6 +115,6 @@ def _read_manifest(path: str | Path | None) -> dict[str, Any] | None:
         return None
     try:
         manifest: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also what is no text, and brackets without end
         raise InputError(f"cannot read the scenario {path}: {error}") from error
     return manifest
