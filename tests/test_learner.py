@@ -211,6 +211,10 @@ def test_an_ambiguous_shape_is_read_with_channels_first() -> None:
         ({"passes": 0}, "passes must be at least 1; given 0"),
         ({"stream_batch": 0}, "stream_batch must be at least 1; given 0"),
         ({"lr": -1.0}, "lr must be above 0"),
+        ({"lr": "0.1"}, "lr must be a number; given '0.1'"),
+        ({"stream_batch": True}, "stream_batch must be a whole number; given True"),
+        ({"image_size": "32"}, "image_size must be a whole number; given '32'"),
+        ({"image_size": 32.0}, r"image_size must be a whole number; given 32\.0"),
         ({"capacity": 20, "replay_batch": 8}, "capacity 20 is too small for centroids of 30 images; give at least 31"),
     ],
 )

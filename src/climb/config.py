@@ -27,6 +27,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from climb.errors import InputError, unknown
@@ -264,9 +265,29 @@ def check_choices(config: Any) -> None:
             raise unknown(item.name, str(value), get_args(hints[item.name]))
 
 
+def check_numbers(config: LearnerConfig | MemoryConfig) -> None:
+    """Refuse texts, and what else is no number, where one belongs: from Python anything may be given.
+
+    >>> check_numbers(replace(LearnerConfig(), image_size="32"))
+    Traceback (most recent call last):
+    climb.errors.InputError: image_size must be a whole number; given '32'
+    """
+    hints = get_type_hints(type(config))
+    for item in dataclasses.fields(config):
+        value, hint = getattr(config, item.name), hints[item.name]
+        if hint is MemoryConfig:
+            check_numbers(value)
+        elif hint in (int, int | None) and not (value is None and hint is not int):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InputError(f"{item.name} must be a whole number; given {value!r}")
+        elif hint is float and (not isinstance(value, Real) or isinstance(value, bool)):
+            raise InputError(f"{item.name} must be a number; given {value!r}")
+
+
 def check_learner(config: LearnerConfig) -> None:
     """Refuse impossible values before any work."""
     check_choices(config)
+    check_numbers(config)
     memory = config.memory
     for name, value, least in (
         ("stream_batch", config.stream_batch, 1),
@@ -275,8 +296,6 @@ def check_learner(config: LearnerConfig) -> None:
         ("capacity", memory.capacity, 1),
         ("images_per_centroid", memory.images_per_centroid, 2),
     ):
-        if not isinstance(value, int):
-            raise InputError(f"{name} must be a whole number; given {value!r}")
         if value < least:
             raise InputError(f"{name} must be at least {least}; given {value}")
     if 2 * config.replay_batch > memory.capacity:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from climb.config import EvaluationConfig, LearnerConfig, Network
+from climb.config import EvaluationConfig, LearnerConfig, Network, check_numbers
 from climb.errors import unknown
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -58,6 +58,7 @@ def apply_preset(config: LearnerConfig, preset: str) -> LearnerConfig:
     """
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
+    check_numbers(config)  # the rates go by the size of images
     rates = learning_rates(preset, config.image_size)
     neutral = {"augment_per_batch": False, "train_aligner": True, "swapped_refresh": False, "memory_faults": False}
     return replace(config, **{**neutral, **PRESETS[preset], **rates, "preset": preset})
