@@ -72,6 +72,18 @@ def test_a_memory_without_centroids_and_a_method_without_memory(small: Small, tm
         assert set(line) <= {"batch", "event", "time", *MEASURES}
 
 
+def test_no_image_at_all_is_said_in_words_of_its_source(
+    small: Small, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").mkdir()
+    learn(tmp_path / "in", out=tmp_path / "folder", **small)
+    assert "files count by their extension (.avif" in caplog.text
+    caplog.clear()
+    learn([], out=tmp_path / "iterable", **small)
+    assert "no image came from an iterable" in caplog.text
+    assert "extension" not in caplog.text
+
+
 def test_tar_shards(fill: Write, small: Small, tmp_path: Path) -> None:
     files = sorted(fill(tmp_path / "images", 30).iterdir())
     for number in range(3):

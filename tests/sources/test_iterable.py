@@ -91,7 +91,9 @@ def test_what_is_given_may_be_closed_or_overwritten_when_the_next_is_asked_for(d
 
 
 @pytest.mark.parametrize(
-    "given", [np.zeros((4, 16, 16, 3), np.uint8), np.zeros((16, 16, 3)), 7], ids=["many", "float", "7"]
+    "given",
+    [np.zeros((4, 16, 16, 3), np.uint8), np.zeros((16, 16, 3)), 7, (np.zeros((16, 16, 3), np.uint8), 7)],
+    ids=["many", "float", "7", "with its label"],
 )
 def test_what_is_no_image_is_refused(given: Any) -> None:
     with pytest.raises(InputError, match="images must be PIL pictures"):
@@ -136,6 +138,8 @@ def test_loading_ahead_is_bounded_and_ends_with_the_reader() -> None:
     ("text", "options", "message"),
     [
         ("no-such-folder", {}, "does not exist. Allowed: a folder"),
+        ("photos/*.png", {}, r"patterns name tar shards.*give the folder, or pipe their paths: ls photos/\*\.png \|"),
+        (None, {}, "or, in Python, any iterable of images; given NoneType"),
         ("-", {"watch": True}, "watch follows a folder or a pattern of tar shards; given -$"),
         ("nowhere", {"watch": True}, "given nowhere, which does not exist"),
         ("/dev/video99", {}, "there is no camera at /dev/video99"),
@@ -144,7 +148,7 @@ def test_loading_ahead_is_bounded_and_ends_with_the_reader() -> None:
         (".", {"workers": 0}, "every and workers must be at least 1"),
     ],
 )
-def test_what_cannot_be_opened(text: str, options: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_opened(text: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         open_source(text, image_size=16, **options)
 

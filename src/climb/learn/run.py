@@ -20,6 +20,7 @@ from climb.learn.track import TrackerName, check_tracker, open_tracker
 from climb.runs import Result, RunFolder
 from climb.runs.versions import versions
 from climb.sources import open_source
+from climb.sources.open import STANDARD_INPUT
 
 log = logging.getLogger("climb.learn")
 
@@ -128,11 +129,12 @@ def learn(
     check_choices(execution)
     folder = RunFolder(out)
     with folder.claimed(config, execution, versions(resolve_device(device)), by="learn"):
+        said = "standard input" if source.name == STANDARD_INPUT else source.name
         if not source.rereadable:
             log.warning(
                 "what %s gives cannot be asked for again: a crash or a power cut loses what came since the last "
                 "checkpoint, at most the last %g s (--checkpoint-seconds)",
-                "standard input" if source.name == "-" else source.name,
+                said,
                 checkpoint_seconds,
             )
         learning = Learning(config, execution, folder, journal_seconds=journal_seconds)
@@ -140,7 +142,10 @@ def learn(
         tracker = open_tracker(track, folder.path, config, before)
         with nullcontext() if tracker is None else closing(tracker):
             learning.follow(source, tracker)
-    if learning.engine.budget.images == 0 and not learning.passed_over:
+    nothing = learning.engine.budget.images == 0 and not learning.passed_over
+    if nothing and not source.rereadable:
+        log.warning("no image came from %s", said)
+    elif nothing:
         log.warning(
             "no image was found in %s: files count by their extension (%s). Tar shards are given by a pattern, in "
             "quotes: 'FOLDER/*.tar'; videos one at a time",

@@ -18,6 +18,11 @@ from climb.sources.decode import decode, square
 from climb.sources.folder import find_file
 from climb.sources.item import CORRUPT, TRUNCATED, Claim, Pending, Read, Unusable, refuse
 
+_ALLOWED = (
+    "images must be PIL pictures, paths, bytes, or uint8 arrays (H, W), (H, W, 3) or (3, H, W), one at a time, without "
+    "labels"
+)
+
 
 def read_iterable(images: Iterable[Any], *, image_size: int) -> Read:
     """Pictures (PIL), uint8 arrays or tensors (H, W), (H, W, 3) or (3, H, W), paths, or the bytes of image files.
@@ -51,16 +56,16 @@ def to_image(given: Any, image_size: int) -> torch.Tensor:
     """uint8 (3, S, S) from a picture, an array or a tensor."""
     if isinstance(given, Image.Image):
         return square(_upright(given), image_size)
-    array = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
+    try:
+        array = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
+    except ValueError:  # parts of unlike shapes: an image with its label, say
+        raise InputError(f"{_ALLOWED}; given {type(given).__name__}, of which numpy makes no array") from None
     if array.ndim == 3 and array.shape[2] not in (1, 3, 4) and array.shape[0] in (1, 3, 4):
         array = array.transpose(1, 2, 0)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
-        raise InputError(
-            "images must be PIL pictures, paths, bytes, or uint8 arrays (H, W), (H, W, 3) or (3, H, W), one at a "
-            f"time; given {type(given).__name__} of {array.dtype}, shape {array.shape}"
-        )
+        raise InputError(f"{_ALLOWED}; given {type(given).__name__} of {array.dtype}, shape {array.shape}")
     return square(Image.fromarray(np.ascontiguousarray(array)), image_size)
 
 

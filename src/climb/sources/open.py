@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from climb.sources.tar import is_shard, read_shards, shards_matching
 from climb.sources.video import is_live, is_video, read_live, read_video
 
 STANDARD_INPUT = "-"
+ITERABLE = "an iterable"
 ALLOWED = (
     "a folder, an image file, a tar shard or a pattern of them (shards/*.tar), a video file, a camera (/dev/video0), "
     "an address (rtsp://...), hf:OWNER/NAME, or - for paths on standard input"
@@ -46,9 +48,11 @@ def open_source(
         raise InputError(f"every and workers must be at least 1; given {every} and {workers}")
     common: dict[str, Any] = {"workers": workers}
     if not isinstance(images, str | Path):
-        _only_of_folders(watch, "an iterable")
+        _only_of_folders(watch, ITERABLE)
+        if not hasattr(images, "__iter__") and not hasattr(images, "__getitem__"):
+            raise InputError(f"{ALLOWED}, or, in Python, any iterable of images; given {type(images).__name__}")
         read = read_iterable(images, image_size=image_size)
-        return Source(read, name="an iterable", rereadable=False, **common)
+        return Source(read, name=ITERABLE, rereadable=False, **common)
     text = os.path.expanduser(images)
     common["name"] = without_password(text)
     if os.path.isdir(text):
@@ -73,13 +77,18 @@ def open_source(
         return Source(read_video(text, image_size=image_size, every=every), rereadable=True, **common)
     if os.path.splitext(text)[1].lower() in EXTENSIONS and os.path.isfile(text):
         return Source(read_iterable([text], image_size=image_size), rereadable=True, **common)
+    if glob.has_magic(text) and not os.path.exists(text) and not is_video(text):
+        raise InputError(
+            f"'{text}' is a pattern, and patterns name tar shards (shards/*.tar). For images give the folder, or pipe "
+            f"their paths: ls {text} | climb ..., with - in place of the pattern"
+        )
     reason = "is a file of another kind" if os.path.exists(text) else "does not exist"
     raise InputError(f"'{text}' {reason}. Allowed: {ALLOWED}")
 
 
 def _only_of_folders(watch: bool, text: str) -> None:
     if watch:
-        path = text not in (STANDARD_INPUT, "an iterable") and not text.startswith(PREFIX) and not is_live(text)
+        path = text not in (STANDARD_INPUT, ITERABLE) and not text.startswith(PREFIX) and not is_live(text)
         missing = ", which does not exist" if path and not os.path.exists(text) else ""
         raise InputError(f"watch follows a folder or a pattern of tar shards; given {text}{missing}")
 
