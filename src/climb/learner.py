@@ -78,7 +78,8 @@ class Climb:
         capacity: most images ever stored.
         backbone: "resnet18", "resnet34", "resnet50", "vit-tiny", "micro", "timm/NAME", or "auto": resnet18 on a GPU,
             micro on a CPU.
-        image_size: side images are resized to; None takes the first images' own, which must be square.
+        image_size: side images are resized to, stretched if they are not square (`climb learn` takes the middle);
+            None takes the first images' own, which must be square.
         stream_batch: images of one stream mini-batch.
         replay_batch: images replayed in each pass; at most half of ``capacity``.
         passes: gradient steps per stream mini-batch.
