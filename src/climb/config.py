@@ -280,7 +280,7 @@ def check_numbers(config: LearnerConfig | MemoryConfig) -> None:
         elif hint in (int, int | None) and not (value is None and hint is not int):
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InputError(f"{item.name} must be a whole number; given {value!r}")
-        elif hint is float and (not isinstance(value, Real) or isinstance(value, bool)):
+        elif hint is float and (isinstance(value, bool) or not isinstance(value, Real)):
             raise InputError(f"{item.name} must be a number; given {value!r}")
 
 
