@@ -74,7 +74,10 @@ def _file_of(path: Path) -> Path:
         if (path / WEIGHTS).is_file():
             return path / WEIGHTS
         began = RunFolder(path).config_path.is_file()
-        reason = "it is no run folder"
+        reason = (
+            "it is no run folder. MODEL is a folder that climb run, climb learn or climb export wrote, or a file of "
+            "Climb.save"
+        )
         if began:
             reason = (
                 "a run writes it when it is finished, a learner at its first checkpoint, within a minute or so. "

@@ -107,10 +107,11 @@ def read_record(path: Path) -> Record:
     """
     folder = RunFolder(path)
     if not path.exists():
-        raise InputError(f"there is no {path}; give the folder that climb run wrote (its --out)")
+        raise InputError(f"there is no {path}; give the folder that climb run or climb learn wrote (its --out)")
     if not folder.config_path.is_file():
         raise InputError(
-            f"{path} holds no run: there is no config.json in it; give the folder that climb run wrote (its --out)"
+            f"{path} holds no run: there is no config.json in it; give the folder that climb run or climb learn wrote "
+            "(its --out)"
         )
     header = read_object(folder.config_path)
     result = read_object(folder.result_path) if folder.result_path.exists() else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from climb.sources.hugging_face import PREFIX, read_hugging_face
 from climb.sources.iterable import read_iterable
 from climb.sources.source import Source
 from climb.sources.standard_input import read_paths
-from climb.sources.tar import is_shard, read_shards, shards_matching
+from climb.sources.tar import SHARDS, is_shard, read_shards, shards_matching
 from climb.sources.video import is_live, is_video, read_live, read_video
 
 STANDARD_INPUT = "-"
@@ -77,10 +76,10 @@ def open_source(
         return Source(read_video(text, image_size=image_size, every=every), rereadable=True, **common)
     if os.path.splitext(text)[1].lower() in EXTENSIONS and os.path.isfile(text):
         return Source(read_iterable([text], image_size=image_size), rereadable=True, **common)
-    if glob.has_magic(text) and not os.path.exists(text) and not is_video(text):
+    if {"*", "?"} & set(text) and not os.path.exists(text) and not is_video(text):
         raise InputError(
-            f"'{text}' is a pattern, and patterns name tar shards (shards/*.tar). For images give the folder, or pipe "
-            f"their paths: ls {text} | climb ..., with - in place of the pattern"
+            f"'{text}' is a pattern, and patterns name tar shards: they end in {', '.join(SHARDS)}. For images give "
+            f"the folder, or pipe their paths: ls {text} | climb ..., with - in place of the pattern"
         )
     reason = "is a file of another kind" if os.path.exists(text) else "does not exist"
     raise InputError(f"'{text}' {reason}. Allowed: {ALLOWED}")
