@@ -7,6 +7,8 @@ import pytest
 from PIL import Image
 
 from climb.datasets.decode import decode
+from climb.datasets.squares import middle, squashed
+from climb.export.image_files import decode_one
 
 RED = (200, 30, 60)
 
@@ -14,7 +16,7 @@ RED = (200, 30, 60)
 def test_rgb_is_kept_as_it_is(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    decoded = decode(tmp_path / "a.png", 16)
+    decoded = decode(tmp_path / "a.png", 16, squashed)
     assert decoded.dtype == np.uint8
     np.testing.assert_array_equal(decoded, pixels.transpose(2, 0, 1))
 
@@ -25,53 +27,60 @@ def test_squashed_without_keeping_the_aspect_ratio(tmp_path: Path) -> None:
     image = Image.fromarray(pixels)
     image.save(tmp_path / "a.png")
     expected = np.asarray(image.resize((10, 10), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
-    decoded = decode(tmp_path / "a.png", 10)
+    decoded = decode(tmp_path / "a.png", 10, squashed)
     np.testing.assert_array_equal(decoded, expected)
     assert decoded[:, :, :4].max() == 0
     assert decoded[:, :, 6:].min() == 255
+
+
+def test_the_middle_is_what_is_learned_from_and_embedded_elsewhere(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 61, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(decode(tmp_path / "a.png", 10, middle), decode_one(tmp_path / "a.png", 10).numpy())
+    assert (decode(tmp_path / "a.png", 10, middle) != decode(tmp_path / "a.png", 10, squashed)).any()
 
 
 @pytest.mark.parametrize(("mode", "suffix"), [("P", "png"), ("P", "gif"), ("RGB", "bmp"), ("RGB", "tif")])
 def test_lossless_formats_keep_a_colour(tmp_path: Path, mode: str, suffix: str) -> None:
     image = Image.new("RGB", (12, 12), RED)
     (image.quantize(4) if mode == "P" else image).save(tmp_path / f"a.{suffix}")
-    assert decode(tmp_path / f"a.{suffix}", 12)[:, 5, 5].tolist() == list(RED)
+    assert decode(tmp_path / f"a.{suffix}", 12, squashed)[:, 5, 5].tolist() == list(RED)
 
 
 @pytest.mark.parametrize(("mode", "suffix"), [("CMYK", "jpg"), ("RGB", "jpg"), ("RGB", "webp")])
 def test_lossy_formats_keep_a_colour_nearly(tmp_path: Path, mode: str, suffix: str) -> None:
     Image.new("RGB", (16, 16), RED).convert(mode).save(tmp_path / f"a.{suffix}", quality=95)
-    assert np.abs(decode(tmp_path / f"a.{suffix}", 16)[:, 8, 8].astype(int) - RED).max() <= 6
+    assert np.abs(decode(tmp_path / f"a.{suffix}", 16, squashed)[:, 8, 8].astype(int) - RED).max() <= 6
 
 
 def test_grey_becomes_three_equal_channels(tmp_path: Path) -> None:
     Image.new("L", (8, 8), 77).save(tmp_path / "a.png")
-    assert np.unique(decode(tmp_path / "a.png", 8)).tolist() == [77]
+    assert np.unique(decode(tmp_path / "a.png", 8, squashed)).tolist() == [77]
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])
 def test_sixteen_bits_keep_the_upper_eight(tmp_path: Path, suffix: str) -> None:
     Image.fromarray(np.full((8, 8), 0x4D12, dtype=np.uint16)).save(tmp_path / f"a.{suffix}")
-    assert np.unique(decode(tmp_path / f"a.{suffix}", 8)).tolist() == [0x4D]
+    assert np.unique(decode(tmp_path / f"a.{suffix}", 8, squashed)).tolist() == [0x4D]
 
 
 def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
     image = Image.new("RGBA", (8, 8), (*RED, 255))
     image.paste((0, 0, 0, 0), (0, 0, 4, 8))
     image.save(tmp_path / "a.png")
-    decoded = decode(tmp_path / "a.png", 8)
+    decoded = decode(tmp_path / "a.png", 8, squashed)
     assert decoded[:, 0, 0].tolist() == [255, 255, 255]
     assert decoded[:, 0, 7].tolist() == list(RED)
     palette = Image.new("P", (8, 8), 1)
     palette.putpalette([0, 0, 0, *RED])
     palette.save(tmp_path / "b.png", transparency=bytes([255, 0]))
-    assert decode(tmp_path / "b.png", 8)[:, 0, 0].tolist() == [255, 255, 255]
+    assert decode(tmp_path / "b.png", 8, squashed)[:, 0, 0].tolist() == [255, 255, 255]
 
 
 def test_the_first_frame_of_an_animation(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (8, 8), colour).quantize(2) for colour in (RED, (0, 0, 255))]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert decode(tmp_path / "a.gif", 8)[:, 0, 0].tolist() == list(RED)
+    assert decode(tmp_path / "a.gif", 8, squashed)[:, 0, 0].tolist() == list(RED)
 
 
 def test_the_exif_orientation_is_applied(tmp_path: Path) -> None:
@@ -80,6 +89,6 @@ def test_the_exif_orientation_is_applied(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 3  # upside down
     image.save(tmp_path / "a.jpg", exif=exif)
-    decoded = decode(tmp_path / "a.jpg", 16)
+    decoded = decode(tmp_path / "a.jpg", 16, squashed)
     assert decoded[:, 2].max() < 20
     assert decoded[:, 13].min() > 235

@@ -13,6 +13,7 @@ from PIL import Image
 
 from climb.datasets import decoded as module
 from climb.datasets.decoded import decode_files
+from climb.datasets.squares import middle, squashed
 from climb.errors import ClimbError
 
 
@@ -29,7 +30,7 @@ def levels(rows: torch.Tensor) -> list[int]:
 
 def test_rows_follow_the_files_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHUNK", 4)
-    result = decode_files(images(tmp_path, 11), 8)
+    result = decode_files(images(tmp_path, 11), 8, squashed)
     assert levels(result.images) == list(range(11))
     assert result.images.dtype == torch.uint8
     assert result.unreadable == ()
@@ -38,29 +39,35 @@ def test_rows_follow_the_files_across_chunks(tmp_path: Path, monkeypatch: pytest
 def test_the_second_time_nothing_is_decoded(tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="climb.datasets")
     files = images(tmp_path, 3)
-    first = decode_files(files, 8)
+    first = decode_files(files, 8, squashed)
     assert "decoded 3 of 3 images to 8 px" in caplog.text
     caplog.clear()
-    assert torch.equal(decode_files(files, 8).images, first.images)
+    assert torch.equal(decode_files(files, 8, squashed).images, first.images)
     assert caplog.text == ""
     assert len(list((cache / "decoded").iterdir())) == 1
 
 
 def test_a_changed_file_or_size_is_decoded_anew(tmp_path: Path) -> None:
     files = images(tmp_path, 3)
-    assert levels(decode_files(files, 8).images) == [0, 1, 2]
+    assert levels(decode_files(files, 8, squashed).images) == [0, 1, 2]
     Image.new("RGB", (8, 8), (9, 9, 9)).save(files[1])
     status = files[1].stat()
     os.utime(files[1], ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
-    assert levels(decode_files(files, 8).images) == [0, 9, 2]
-    assert decode_files(files, 12).images.shape == (3, 3, 12, 12)
-    assert levels(decode_files(files[::-1], 8).images) == [2, 9, 0]
+    assert levels(decode_files(files, 8, squashed).images) == [0, 9, 2]
+    assert decode_files(files, 12, squashed).images.shape == (3, 3, 12, 12)
+    assert levels(decode_files(files[::-1], 8, squashed).images) == [2, 9, 0]
+
+
+def test_another_square_is_decoded_anew(tmp_path: Path) -> None:
+    Image.radial_gradient("L").resize((60, 20)).save(tmp_path / "a.png")
+    whole, part = (decode_files([tmp_path / "a.png"], 8, square).images for square in (squashed, middle))
+    assert whole[0, 0, 4].float().std() > part[0, 0, 4].float().std()  # it reaches the dark ends
 
 
 def test_writing_to_the_images_does_not_reach_the_cache(tmp_path: Path) -> None:
     files = images(tmp_path, 3)
-    decode_files(files, 8).images.fill_(255)
-    assert levels(decode_files(files, 8).images) == [0, 1, 2]
+    decode_files(files, 8, squashed).images.fill_(255)
+    assert levels(decode_files(files, 8, squashed).images) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -75,7 +82,7 @@ def test_unreadable_files_are_reported_and_left_out(
     files[3].write_bytes(whole.read_bytes()[:-500])
     for _ in range(times):
         caplog.clear()
-        result = decode_files(files, 8)
+        result = decode_files(files, 8, squashed)
     assert result.unreadable == (1, 3)
     assert levels(result.images) == [0, 2, 4]
     reported = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -89,7 +96,7 @@ def test_simultaneous_runs_agree_and_leave_nothing_behind(tmp_path: Path, cache:
 
     def run() -> None:
         start.wait()
-        found.append(levels(decode_files(files, 8).images))
+        found.append(levels(decode_files(files, 8, squashed).images))
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
@@ -101,14 +108,14 @@ def test_simultaneous_runs_agree_and_leave_nothing_behind(tmp_path: Path, cache:
 
 
 def test_no_files() -> None:
-    assert decode_files([], 16).images.shape == (0, 3, 16, 16)
+    assert decode_files([], 16, squashed).images.shape == (0, 3, 16, 16)
 
 
 def test_a_full_disk_is_said_before_decoding(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(100, 100, 0))
     with pytest.raises(ClimbError, match=r"GiB in .* but 0\.0 GiB are free; set CLIMB_CACHE"):
-        decode_files(images(tmp_path, 2), 8)
+        decode_files(images(tmp_path, 2), 8, squashed)
     assert list((cache / "decoded").iterdir()) == []
 
 
@@ -116,4 +123,4 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
     files = images(tmp_path, 1)
     monkeypatch.setenv("CLIMB_CACHE", str(files[0]))
     with pytest.raises(ClimbError, match=r"cannot make the folder .*: Not a directory; set CLIMB_CACHE"):
-        decode_files(files, 8)
+        decode_files(files, 8, squashed)

@@ -10,6 +10,7 @@ from climb.datasets.check import check_dataset
 from climb.datasets.dataset import Dataset, Split
 from climb.datasets.decoded import Decoded, decode_files
 from climb.datasets.listing import Listing
+from climb.datasets.squares import Square
 from climb.datasets.statistics import Channels, channel_statistics
 from climb.errors import InputError
 
@@ -27,15 +28,17 @@ def assemble(
     train: Listing,
     test: Listing,
     image_size: int,
+    square: Square,
     normalisation: tuple[Channels, Channels] | None = None,
 ) -> Dataset:
     """Decode (or take from the cache), drop what is unreadable, check.
 
-    ``normalisation`` is (mean, std); without it both are computed from the training images.
+    ``square`` makes squares of images that are none. ``normalisation`` is (mean, std); without it both are computed
+    from the training images.
     """
     if image_size not in _SIZES:
         raise InputError(f"image_size={image_size} is impossible; allowed: {_SIZES[0]} to {_SIZES[-1]}")
-    decoded = [decode_files(listing.files, image_size) for listing in (train, test)]
+    decoded = [decode_files(listing.files, image_size, square) for listing in (train, test)]
     _refuse_too_many_unreadable(name, (train, test), decoded)
     train_split, test_split = map(_split, (train, test), decoded)
     mean, std = normalisation or channel_statistics(train_split.images)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from climb.datasets.rgb import to_rgb, turn_of
+from climb.datasets.squares import Square
 
 EXTENSIONS = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif", ".jp2"}
@@ -16,15 +17,13 @@ EXTENSIONS = frozenset(
 """What counts as an image file, compared in lower case."""
 
 
-def decode(path: Path, image_size: int) -> npt.NDArray[np.uint8]:
+def decode(path: Path, image_size: int, square: Square) -> npt.NDArray[np.uint8]:
     """The image as RGB uint8 (3, image_size, image_size).
 
-    The EXIF orientation is applied, of an animation the first frame counts, colours are those of `to_rgb`. The image
-    is squashed to a square (bilinear, antialiased as PIL does); its aspect ratio is not kept.
+    The EXIF orientation is applied, of an animation the first frame counts, colours are those of `to_rgb`. ``square``
+    makes a square of it (bilinear, antialiased as PIL does).
     """
     with Image.open(path) as opened:
         opened.load()
         image = to_rgb(opened, turn_of(opened))
-    if image.size != (image_size, image_size):
-        image = image.resize((image_size, image_size), Image.Resampling.BILINEAR)
-    return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+    return np.ascontiguousarray(np.asarray(square(image, image_size)).transpose(2, 0, 1))

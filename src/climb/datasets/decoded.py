@@ -20,6 +20,7 @@ import torch
 from climb.cache import cache_dir
 from climb.datasets.cache import writable_folder
 from climb.datasets.decode import decode
+from climb.datasets.squares import Square
 from climb.errors import ClimbError
 
 FORMAT_VERSION = 1
@@ -39,8 +40,8 @@ class Decoded:
     """Positions in the list of the files that could not be decoded; they have no row in ``images``."""
 
 
-def decode_files(files: Sequence[Path], image_size: int) -> Decoded:
-    """Decode ``files`` to squares of ``image_size``, or map the cached result of having done so.
+def decode_files(files: Sequence[Path], image_size: int, square: Square) -> Decoded:
+    """Decode ``files`` to squares of ``image_size``, made by ``square``, or map the cached result of having done so.
 
     The cache key covers the paths, sizes and modification times of the files. Runs that decode the same
     files at once do not disturb each other: each writes a folder of its own, the first to finish is kept.
@@ -48,9 +49,9 @@ def decode_files(files: Sequence[Path], image_size: int) -> Decoded:
     if not files:
         return Decoded(images=torch.empty(0, 3, image_size, image_size, dtype=torch.uint8), unreadable=())
     shelf = cache_dir() / "decoded"
-    folder = shelf / _key(files, image_size)
+    folder = shelf / _key(files, image_size, square)
     if not folder.is_dir():
-        _decode_into(folder, writable_folder(shelf), files, image_size)
+        _decode_into(folder, writable_folder(shelf), files, image_size, square)
     unreadable: dict[str, str] = json.loads((folder / "unreadable.json").read_text(encoding="utf-8"))
     for position, reason in unreadable.items():
         _log.warning("skipped the unreadable image %s (%s)", files[int(position)], reason)
@@ -59,15 +60,15 @@ def decode_files(files: Sequence[Path], image_size: int) -> Decoded:
     return Decoded(images=torch.from_numpy(rows), unreadable=tuple(int(position) for position in unreadable))
 
 
-def _key(files: Sequence[Path], image_size: int) -> str:
-    digest = hashlib.sha256(f"{FORMAT_VERSION}\n{image_size}\n".encode())
+def _key(files: Sequence[Path], image_size: int, square: Square) -> str:
+    digest = hashlib.sha256(f"{FORMAT_VERSION}\n{image_size}\n{square.__qualname__}\n".encode())
     for file in files:
         status = file.stat()
         digest.update(f"{file.absolute()}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
 
 
-def _decode_into(folder: Path, shelf: Path, files: Sequence[Path], image_size: int) -> None:
+def _decode_into(folder: Path, shelf: Path, files: Sequence[Path], image_size: int, square: Square) -> None:
     needed = len(files) * 3 * image_size * image_size
     free = shutil.disk_usage(shelf).free
     # Checked beforehand: a full disk under a memory map kills the process without a message.
@@ -78,7 +79,7 @@ def _decode_into(folder: Path, shelf: Path, files: Sequence[Path], image_size: i
         )
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=shelf))
     try:
-        unreadable = _write_images(draft / "images.npy", files, image_size)
+        unreadable = _write_images(draft / "images.npy", files, image_size, square)
         (draft / "unreadable.json").write_text(json.dumps(unreadable), encoding="utf-8")
         try:
             draft.rename(folder)
@@ -90,7 +91,7 @@ def _decode_into(folder: Path, shelf: Path, files: Sequence[Path], image_size: i
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _write_images(target: Path, files: Sequence[Path], image_size: int) -> dict[int, str]:
+def _write_images(target: Path, files: Sequence[Path], image_size: int, square: Square) -> dict[int, str]:
     """Write the readable images one after the other; the positions and reasons of the others."""
     shape = (len(files), 3, image_size, image_size)
     rows = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
@@ -99,7 +100,7 @@ def _write_images(target: Path, files: Sequence[Path], image_size: int) -> dict[
 
     def attempt(file: Path) -> npt.NDArray[np.uint8] | str:
         try:
-            return decode(file, image_size)
+            return decode(file, image_size, square)
         except MemoryError:
             raise
         # Decoders fail in many ways on damaged files; each means the same: this image cannot be read.

@@ -10,6 +10,7 @@ from climb.datasets.dataset import Dataset
 from climb.datasets.decode import EXTENSIONS
 from climb.datasets.fingerprint import of_files
 from climb.datasets.listing import Listing, class_folders, has_images, image_files, list_classes, own_image_files
+from climb.datasets.squares import middle
 from climb.errors import InputError
 from climb.seeds import frozen_generator
 
@@ -23,7 +24,7 @@ _log = logging.getLogger("climb.datasets")
 
 
 def folder(*, root: Path | str | None = None, image_size: int = 64, seed: int = 0) -> Dataset:
-    """The images below ``root``, squashed to squares.
+    """The images below ``root``, the middle square of each, as `climb learn` and `climb embed` take it.
 
     Three layouts are understood:
 
@@ -36,16 +37,20 @@ def folder(*, root: Path | str | None = None, image_size: int = 64, seed: int = 
     classes, train, test = _listed(base)
     if test is None:
         train, test = hold_out(base, train, classes, seed=seed, draw="folder/test part")
-    return assemble(name="folder", classes=classes, train=train, test=test, image_size=image_size)
+    return assemble(name="folder", classes=classes, train=train, test=test, image_size=image_size, square=middle)
 
 
 def folder_fingerprint(*, root: Path | str | None = None) -> str | None:
-    """What the images below ``root`` are known by, whichever of them are held out; None where there is no folder."""
+    """What the images below ``root`` are known by, whichever of them are held out; None where there is no folder.
+
+    Which part of them is seen belongs to it: an older version squashed them.
+    """
     if root is None or not Path(root).expanduser().is_dir():
         return None
     base = _existing(root)
     classes, train, test = _listed(base)
-    return of_files(classes, train.files if test is None else train.files + test.files, base)
+    files = train.files if test is None else train.files + test.files
+    return f"{of_files(classes, files, base)}, their middle squares"
 
 
 def _listed(base: Path) -> tuple[list[str], Listing, Listing | None]:

@@ -12,6 +12,7 @@ from climb.datasets.dataset import Dataset
 from climb.datasets.fingerprint import of_names
 from climb.datasets.listing import class_folders, list_classes
 from climb.datasets.locate import locate
+from climb.datasets.squares import squashed
 from climb.errors import InputError
 
 NORMALISATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -46,6 +47,7 @@ def imagenet100(
         train=list_classes(folder / "train", chosen),
         test=list_classes(folder / "val", chosen),
         image_size=image_size,
+        square=squashed,
         normalisation=NORMALISATION,
     )
 

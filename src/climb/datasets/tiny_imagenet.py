@@ -10,6 +10,7 @@ from climb.datasets.dataset import Dataset
 from climb.datasets.download import Archive
 from climb.datasets.listing import Listing, list_classes
 from climb.datasets.locate import locate
+from climb.datasets.squares import squashed
 from climb.errors import InputError
 
 ARCHIVE = Archive(
@@ -35,6 +36,7 @@ def tiny_imagenet(*, root: Path | str | None = None, image_size: int = 64, downl
         train=list_classes(folder / "train", wnids),
         test=_list_validation(folder / "val", wnids),
         image_size=image_size,
+        square=squashed,
         normalisation=NORMALISATION,
     )
 

@@ -13,6 +13,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from climb.datasets.rgb import to_rgb, turn_of
+from climb.datasets.squares import middle
 from climb.sources.item import CORRUPT, NOT_AN_IMAGE, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
 from climb.sources.memory_needed import to_convert, to_load
 
@@ -95,14 +96,7 @@ def _check(image: Image.Image, needed: float) -> None:
 def square(image: Image.Image, image_size: int) -> torch.Tensor:
     """The middle of a picture in any mode, as RGB uint8 (3, image_size, image_size).
 
-    The shorter side is resized, the longer one cropped; colours are those of `climb.datasets.rgb.to_rgb`.
+    Colours are those of `climb.datasets.rgb.to_rgb`.
     """
-    image = to_rgb(image)
-    width, height = image.size
-    side = min(width, height)
-    if (width, height) != (image_size, image_size):
-        left, top = (width - side) / 2, (height - side) / 2
-        # Cropped on the way: a strip of 1 x 100,000 pixels must not become one of 224 x 22,400,000.
-        box = (left, top, left + side, top + side)
-        image = image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box)
-    return torch.from_numpy(np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)))
+    pixels = np.asarray(middle(to_rgb(image), image_size))
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
