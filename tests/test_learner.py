@@ -53,7 +53,16 @@ def test_the_constructor_is_the_documented_one() -> None:
         "alignment_weight": None,
         "seed": 0,
         "device": "auto",
+        "objective": None,
     }
+
+
+def test_an_objective_comes_with_its_rates_unless_others_are_given() -> None:
+    config = learned(objective="simsiam").engine_.config
+    assert (config.objective, config.lr, config.alignment_weight) == ("simsiam", 0.2, 0.1)
+    assert learned(objective="simsiam", lr=0.05).engine_.config.lr == 0.05
+    with pytest.raises(InputError, match=r"unknown objective 'moco'. Allowed: .*simsiam"):
+        learned(objective="moco")
 
 
 def test_the_constructor_only_stores_its_arguments() -> None:

@@ -22,7 +22,7 @@ from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_
 from climb.engine.inference import inference
 from climb.errors import InputError
 from climb.memory import Memory
-from climb.methods import build_parts, check_config, choose_method, find_method
+from climb.methods import build_parts, check_config, choose_method, choose_objective, find_method
 from climb.nets import Network, SavedEncoder, load_encoder
 from climb.parallel import current
 from climb.presets import NETWORK, apply_preset
@@ -87,6 +87,7 @@ class Climb:
         alignment_weight: weight of the alignment loss; None takes the preset's.
         seed: seed of everything random.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
+        objective: "simclr", "simsiam", "byol", "barlow-twins", "vicreg", or one of your own; None takes the method's.
 
     >>> images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
     >>> model = Climb(capacity=100, replay_batch=16, device="cpu").partial_fit(images)
@@ -112,6 +113,7 @@ class Climb:
         alignment_weight: float | None = None,
         seed: int = 0,
         device: str = "auto",
+        objective: str | None = None,
     ) -> None:
         self.method = method
         self.preset = preset
@@ -125,6 +127,7 @@ class Climb:
         self.alignment_weight = alignment_weight
         self.seed = seed
         self.device = device
+        self.objective = objective
 
     # -- the verbs -----------------------------------------------------------------------------------------------
 
@@ -276,6 +279,8 @@ class Climb:
         sizes = {name: given[name] for name in ("backbone", "stream_batch", "replay_batch", "passes")}
         plain = LearnerConfig(image_size=image_size, memory=MemoryConfig(capacity=given["capacity"]), **sizes)
         config = choose_method(apply_preset(plain, self.preset), self.method)
+        if self.objective is not None:
+            config = choose_objective(config, self.objective)
         rates = {name: given[name] for name in ("lr", "alignment_weight") if given[name] is not None}
         return replace(config, **rates)
 
