@@ -131,7 +131,7 @@ def bench(
     for label in report.unfinished:
         console.print(f"stopped: {label}", markup=False)
     if refused:
-        raise InputError("; ".join(refused))
+        raise ClimbError("; ".join(refused))  # not of bad input: the runs are there, and --mix prints them
     left = len(report.failed) + len(report.unfinished)
     if left:
         raise ClimbError(f"{left} of {len(made.runs)} runs are not finished; the same command tries them again")
