@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
 from climb.engine import Engine, Parts
+from climb.engine.numerics import Precision
 from climb.engine.step import TrainStep, trainable
 from climb.errors import ClimbError
 from climb.methods import METHODS
@@ -20,13 +22,13 @@ from climb.objectives.byol import BYOL
 Make = Callable[..., Engine]
 
 
-def step_of(engine: Engine, parts: Parts | None = None) -> TrainStep:
+def step_of(engine: Engine, parts: Parts | None = None, *, precision: Precision = "float32") -> TrainStep:
     return TrainStep(
         parts or engine.parts,
         engine.augment,
         engine.config,
         generator=torch.Generator().manual_seed(0),
-        precision="float32",
+        precision=precision,
         device=engine.device,
     )
 
@@ -117,6 +119,30 @@ def test_an_objective_is_shown_the_network_after_its_step(make_engine: Make) -> 
     after = (objective.momentum.parameters(), network.parameters())
     for old, momentum, student in zip(before, *after, strict=True):
         torch.testing.assert_close(momentum, torch.lerp(old, student, 1 - objective.decay))
+
+
+@pytest.mark.parametrize("precision", get_args(Precision))
+def test_a_reference_network_computes_as_the_student_does_and_the_loss_does_not(
+    precision: Precision, make_engine: Make
+) -> None:
+    engine = make_engine(objective="byol")
+    kinds: dict[str, set[torch.dtype]] = {}
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda module, inputs, outputs: kinds.setdefault(name, set()).update(part.dtype for part in outputs)
+
+    objective, alignment = engine.parts.objective, engine.parts.alignment
+    assert isinstance(objective, BYOL)
+    assert alignment is not None
+    networks = {"student": engine.parts.network, "momentum": objective.momentum, "teacher": alignment.teacher}
+    for name, network in networks.items():
+        assert network is not None
+        network.register_forward_hook(note(name))
+    images = torch.zeros(6, 3, 16, 16, dtype=torch.uint8)
+    loss, *_ = step_of(engine, precision=precision)(images, torch.arange(2), torch.arange(2, 6), torch.zeros(0))
+    assert loss.dtype is torch.float32
+    expected = torch.bfloat16 if precision == "bf16" else torch.float32
+    assert kinds == {name: {expected} for name in networks}
 
 
 def test_without_replay_there_is_no_alignment_to_report(make_engine: Make) -> None:

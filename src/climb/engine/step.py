@@ -151,6 +151,7 @@ class TrainStep:
             replay_rows=mixed.replay_rows,
             targets=targets if targets.numel() else None,
             share=mixed.share,
+            bf16=self.precision == "bf16",
         )
         loss = objective = parts.objective(encoded)
         align = torch.full_like(objective, float("nan"), requires_grad=False)

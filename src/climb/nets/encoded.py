@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +30,8 @@ class Encoded:
     """float32 (r, d): what the memory stores of the replay rows, if it does."""
     share: Share | None = None
     """Which rows ``views`` has, where processes share the batch; everything else is of all rows in each of them."""
+    bf16: bool = False
+    """Whether networks compute in bf16; losses are float32 all the same."""
 
     def embedded_by(
         self, network: nn.Module, rows: Literal["all", "replay"] = "all", *, views: int = 2
@@ -39,7 +42,9 @@ class Encoded:
         """
         replay = self.replay_rows if self.share is None else self.share.own_replay
         seen = self.views[:views] if rows == "all" else self.views[:views].index_select(1, replay)
-        with torch.no_grad():
+        # Here, not around whoever calls: an objective's own arithmetic is to stay float32.
+        lower = torch.autocast(seen.device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
+        with torch.no_grad(), lower:
             _, flat = network(seen.flatten(0, 1))
         embeddings: torch.Tensor = flat.view(*seen.shape[:2], flat.shape[1])  # not -1: there may be no row
         if self.share is None:
