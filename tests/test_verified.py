@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from climb.methods import METHODS
+from climb.bench.collect import find_runs
+from climb.config import LearnerConfig
+from climb.methods import METHODS, choose_method
+from climb.presets import apply_preset
 from climb.verified import collect, verified
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -44,6 +48,33 @@ def test_a_run_that_is_not_the_method_as_it_is_counts_for_nothing(
     written["config"][section].update(change)
     path.write_text(json.dumps(written))
     assert [found.seeds for found in collect(tmp_path)] == [plain.seeds - 1]
+
+
+def test_every_published_run_spent_the_papers_budget() -> None:
+    """As executed: replay starts when there is something to replay, so that nobody spends more."""
+    nominal = 2 * 3 * 45_000 // 10 * 138
+    results = [run.result for run in find_runs([RESULTS]) if run.result["dataset"] == "cifar100"]
+    assert len(results) > 40
+    spent = {(result["method"], result["cbp"]) for result in results}
+    assert not {(name, cbp) for name, cbp in spent if not 0.995 * nominal <= cbp <= nominal}
+    assert {name for name, cbp in spent if cbp == nominal} == {"finetune", "lump", "iid"}
+    steps = {result["method"]: result["gradient_steps"] for result in results}
+    assert steps["iid"] == steps["climb"] == steps["minred"] == 13_500
+    assert steps["finetune"] == steps["lump"] == 186_300
+
+
+def test_a_method_starts_from_the_rate_that_validation_chose() -> None:
+    """In the search that is published; what has a single rate there was not searched."""
+    tried: dict[str, dict[float, float]] = defaultdict(dict)
+    for run in find_runs([RESULTS / f"cifar100-20-{name}" for name in ("paper", "methods", "search")]):
+        learner, result = run.config["learner"], run.result
+        usual = choose_method(LearnerConfig(), result["method"]).views
+        if (result["preset"], result["seed"], learner["views"]) == ("paper", 0, usual):
+            tried[result["method"]][learner["lr"]] = result["validation_accuracy"]
+    best = {name: max(rates, key=lambda rate: rates[rate]) for name, rates in tried.items() if len(rates) > 2}
+    assert len(best) == 11
+    preset = apply_preset(LearnerConfig(), "paper")
+    assert best == {name: choose_method(preset, name).lr for name in best}
 
 
 def test_what_was_measured_is_of_methods_that_exist() -> None:

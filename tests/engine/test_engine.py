@@ -150,6 +150,25 @@ def test_every_method_spends_the_same_budget(method: str, make_engine: Make) -> 
     assert abs(rows - nominal) <= 0.005 * nominal
 
 
+@pytest.mark.parametrize("method", ["finetune", "lump", "cla-b"])
+def test_ten_images_a_step_take_41_or_42_steps_of_the_papers_budget(method: str, make_engine: Make) -> None:
+    engine = make_engine(method, "paper", replay_batch=128, memory=MemoryConfig())
+    taken = []
+    for _ in range(4500):  # mini-batches of Split CIFAR-100
+        taken.append(engine.passes())
+        engine.budget.batches += 1
+    assert set(taken) == {41, 42}
+    assert 2 * 10 * sum(taken) == 2 * 3 * 45_000 // 10 * 138  # 41.4 on average: to the step
+    for start in range(4490):  # and nowhere much more of one than of the other
+        assert abs(sum(taken[start : start + 10]) - 414) <= 1
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"finetune", "lump", "cla-b", "pcmc"}))
+def test_all_others_take_three_steps_of_138_images(method: str, make_engine: Make) -> None:
+    engine = make_engine(method, "paper", replay_batch=128, memory=MemoryConfig())
+    assert (engine.passes(), engine.parts.batch.rows(engine.config)) == (3, 138)
+
+
 @every_method
 def test_counts_the_rows_that_were_trained_on(method: str, make_engine: Make, images: Draw) -> None:
     engine, made = recorded(make_engine(method))
