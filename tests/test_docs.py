@@ -12,8 +12,9 @@ import torch
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Parts
 from climb.learner import build_engine
-from climb.methods import METHODS
+from climb.methods import METHODS, build_parts, small_parts
 from climb.verified import verified
+from climb.workshop import Workshop
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = DOCS / "methods"
@@ -92,6 +93,35 @@ def test_a_page_tells_the_rates_it_starts_from(name: str) -> None:
         assert f"Learning rate {rate:g}" in said[1]
     if weight is not None:
         assert f"alignment weight {weight:.1f}" in said[1]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_page_says_who_proposed_it_the_idea_the_formula_the_choices_and_the_figures(name: str) -> None:
+    text = page_of(name).read_text(encoding="utf-8")
+    assert METHODS[name].paper.casefold() in " ".join(text.split()).casefold()
+    sections = re.findall(r"## (?:The|Its|Their|Our) (idea|formula|parts|choices|budget|figures)\n\n(.+)", text)
+    assert [title for title, _ in sections] == ["idea", "formula", "parts", "choices", "budget", "figures"]
+    assert "=" in text.partition("formula\n\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_table_of_all_counts_what_is_stored_and_spent(name: str) -> None:
+    cells = row_of(name, (PAGES / "README.md").read_text(encoding="utf-8"))
+    spent, stored = cells[5:7]
+    assert spent.strip("*") == ("not equal" if METHODS[name].own_loop else "equal")
+    if METHODS[name].own_loop:
+        assert stored.startswith("**unbounded**")
+        assert not small_parts(name).memory.bounded  # type: ignore[union-attr]
+        return
+    # An embedding of ResNet-18 is 2048 long; the backbone itself takes no room in a memory.
+    workshop = Workshop(config=LearnerConfig(method=name, backbone="micro"), seed=0, device=torch.device("cpu"))
+    workshop.network.embedding_dim = 2048
+    memory = build_parts(workshop).memory
+    if memory is None:
+        assert stored.partition(" ")[0] == "0"
+    else:
+        assert memory.bounded
+        assert stored == f"{memory.capacity}, {memory.nbytes / 1e6:.2f} MB"
 
 
 def test_no_page_is_about_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import torch
 import climb as package
 from climb.cli import main
 from climb.datasets import names
+from climb.methods import METHODS, parts_of
 from climb.presets import PRESETS
 from climb.recipes import RECIPES
+from climb.verified import verified
 
 Climb = Callable[..., Any]
 
@@ -28,6 +31,22 @@ def test_recipes_lists_every_one(climb: Climb) -> None:
     for name in RECIPES:
         assert f" {name} " in said.out
     assert "|".join(PRESETS) in said.out
+
+
+def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(climb: Climb) -> None:
+    said = climb("methods")
+    assert said.code == 0
+    blocks = re.split(r"\n[├└┡]", said.out)
+    rows = [[line.split("│")[1:-1] for line in block.splitlines() if "│" in line] for block in blocks]
+    cells = [[" ".join(" ".join(cell).split()) for cell in zip(*row, strict=True)] for row in rows[1:] if row]
+    assert [row[0] for row in cells] == list(METHODS)
+    for name, what, parts, paper, rate, measured in cells:
+        assert (what, paper) == (METHODS[name].summary, METHODS[name].paper)
+        assert parts == " ".join(parts_of(name).values())
+        assert rate.partition(" ")[0] == ("preset's" if METHODS[name].lr is None else f"{METHODS[name].lr:g}")
+        numbers = [f"FA {found.final_accuracy:.2f}" for found in verified() if found.method == name]
+        assert re.findall(r"FA \d+\.\d\d", measured) == numbers
+        assert numbers or measured == "not yet"
 
 
 def test_data_lists_every_dataset_and_the_cache(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
