@@ -10,8 +10,9 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from climb.alignment import EmaTeacher
+from climb.augment import Augment, simclr
 from climb.config import LearnerConfig, MemoryConfig
-from climb.engine import Parts, StreamAndReplay
+from climb.engine import Engine, Parts, StreamAndReplay
 from climb.errors import InputError
 from climb.learner import build_engine
 from climb.memory import (
@@ -22,7 +23,7 @@ from climb.memory import (
     ReservoirMemory,
     SwappedRefreshMemory,
 )
-from climb.methods import METHODS, build_parts, check_config, choose_method, choose_objective, method
+from climb.methods import METHODS, build_parts, check_config, choose_method, choose_objective, method, with_replay
 from climb.objectives import SimCLR, VICReg
 from climb.presets import apply_preset
 from climb.workshop import OBJECTIVES, Workshop
@@ -69,6 +70,61 @@ def test_the_parts_of(name: str, memory: type, aligned: bool) -> None:
     if isinstance(parts.alignment, EmaTeacher):
         assert (parts.alignment.decay, parts.alignment.period) == (0.9, "batch")
         assert any(p.requires_grad for p in parts.alignment.parameters())
+
+
+def test_what_there_is() -> None:
+    ours = {name for name, found in METHODS.items() if found.build.__module__ == "climb.methods"}
+    ablations = {"selective", "memory-only", "previous-step", "fifo", "minred", "reservoir"}
+    compared = "cla-e cla-r cla-b minred osiris-r scale pcmc er-fifo er-reservoir cassle-r lump finetune iid"
+    assert ours == {"climb", *compared.split(), *(f"climb-{name}" for name in ablations)}
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "prune", "teacher"),
+    [
+        ("climb", "CentroidMemory", "anchor", (0.9, "step")),
+        ("climb-selective", "CentroidMemory", "selective", (0.9, "step")),
+        ("climb-memory-only", "CentroidMemory", "anchor", None),
+        ("climb-previous-step", "CentroidMemory", "anchor", (0.0, "batch")),
+        ("climb-fifo", "FifoMemory", None, (0.9, "step")),
+        ("climb-minred", "MinRedMemory", None, (0.9, "step")),
+        ("climb-reservoir", "ReservoirMemory", None, (0.9, "step")),
+    ],
+)
+def test_an_ablation_is_climb_but_for_one_part(
+    name: str, memory: str, prune: str | None, teacher: tuple[float, str] | None
+) -> None:
+    """The pages name classes, and of the previous step and of selective pruning those are CLIMB's."""
+    found = parts_of(replace(CONFIG, method=name, ema_period="step"))
+    assert type(found.memory).__name__ == memory
+    assert getattr(found.memory, "pruning", None) == prune
+    assert found.memory is not None
+    assert found.memory.inserts == "after"
+    aligned = found.alignment
+    assert (None if aligned is None else (aligned.decay, aligned.period)) == teacher
+    assert (type(found.batch), type(found.objective)) == (StreamAndReplay, SimCLR)
+    assert METHODS[name].lr is METHODS[name].alignment_weight is None  # CLIMB's rates, whatever they are
+
+
+@pytest.mark.parametrize("objective", ["osiris", "scale", *OBJECTIVES])
+def test_every_objective_goes_with_climbs_memory(objective: str) -> None:
+    """Those of Osiris and SCALE too, which are of methods with other memories."""
+    config = replace(CONFIG, replay_batch=8, stream_batch=6)
+    if objective in OBJECTIVES:
+        config = choose_objective(config, objective)
+    workshop = Workshop(config=config, seed=0, device=torch.device("cpu"))
+    parts = with_replay(workshop, workshop.centroid(), None)
+    if objective not in OBJECTIVES:
+        parts = replace(parts, objective=getattr(workshop, objective)())
+    augment = Augment(simclr(16), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+    engine = Engine(parts, augment, config, seed=0, device=torch.device("cpu"), precision="float32")
+    noise = torch.randint(0, 256, (15, 6, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    seen = [engine.observe(images) for images in noise]
+    assert all(observation.objective.isfinite() for observation in seen)
+    assert isinstance(parts.memory, CentroidMemory)
+    assert 12 < len(parts.memory) <= 60
+    assert sum(observation.report.joined for observation in seen) > 0  # its embeddings are told apart, and found again
+    assert engine.budget.cbp > 2 * engine.budget.steps * 6  # replay was trained on
 
 
 def test_the_reference_has_the_faulty_memory_and_a_frozen_aligner() -> None:
