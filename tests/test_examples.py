@@ -38,7 +38,10 @@ def test_every_example_is_known_and_short() -> None:
     files = sorted(EXAMPLES.glob("*.py"))
     assert [file.stem for file in files] == sorted(REGISTERED)
     for file in files:
-        assert len(file.read_text(encoding="utf-8").splitlines()) < 60, file.name
+        source = file.read_text(encoding="utf-8")
+        assert len(source.splitlines()) < 60, file.name
+        assert f'check_method("{REGISTERED[file.stem]}")' in source
+    assert "check_memory(" in (EXAMPLES / "own_memory.py").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", REGISTERED)
