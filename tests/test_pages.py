@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import csv
 import functools
 import glob
+import importlib.util
 import json
 import re
 import shlex
@@ -267,3 +269,30 @@ def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
             r"<(?:script|link|img)[^>]*?(?:src|href)=\"(https?:[^\"]*)", page.read_text(encoding="utf-8")
         )
         assert loaded == [], page.name
+
+
+def test_the_page_on_scaling_has_the_numbers_of_its_simulation() -> None:
+    """Of the model, that is; what was measured depends on the machine."""
+    spec = importlib.util.spec_from_file_location("scale", ROOT / "benchmarks" / "scale.py")
+    assert spec is not None
+    assert spec.loader is not None
+    scale = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scale)
+    given = argparse.Namespace(flops=140e12, launch_ms=20.7, bandwidth=40e9, latency_us=25.0)  # as the page assumes
+    text = TEXT["docs/scaling.md"]
+    decided = float(text.partition("| 2,500 | 100 | 60 |")[2].split("|")[2])
+    lines = text.partition("| | R | rows of |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(lines) == 8
+    name = ""
+    for line in lines:
+        network, ranks, rows, *said = (cell.strip() for cell in line.strip("|").split("|"))
+        name = network.lower().replace("-", "").replace(",", " at") or name
+        found = scale.model_step(given, name, int(ranks), rows == "each its own", decided)
+        numbers = [found[key] for key in ("images", "compute_ms", "network_ms", "step_ms", "stream_images_per_s")]
+        assert [float(cell.replace(",", "") or 0) for cell in said] == numbers, line
+    sent = scale.model_step(given, "resnet18 at 32 px", 8, False, decided)
+    for kind in ("gradients", "features and embeddings", "replayed images", "batch norm"):
+        (told,) = re.findall(rf"^\| {kind}.*\| ([\d.]+) MB \|$", text, re.MULTILINE)
+        key = {"features and embeddings": "embeddings", "replayed images": "replay", "batch norm": "statistics"}
+        digits = len(told.partition(".")[2])
+        assert float(told) == round(sent[f"{key.get(kind, kind)}_MB"], digits), kind
