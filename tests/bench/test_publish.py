@@ -51,6 +51,19 @@ def test_what_is_missing_and_what_serves_several_columns_is_noted_in_the_files(t
     assert not any("not whole" in note for note in whole.notes)
 
 
+def test_a_table_says_that_pcmc_has_neither_the_bound_nor_the_budget_of_the_others(tmp_path: Path) -> None:
+    grid = build_grid("table-regular", Request(scale="tiny", methods=("pcmc", "climb"), seeds=(0,), tasks=(20,)))
+    plan = make_plan([grid], tmp_path)
+    assert [run_job(job).status for job in plan.jobs(Execution(device="cpu"))] == ["done"] * 2
+    ((_, table),) = publish_each([grid], refreshed(plan), tmp_path)
+    assert isinstance(table, Table)  # it is indicative: nobody is held against it
+    assert {"a memory without bound: pcmc", "backward passes outside the budget in 20 tasks: pcmc 0"} <= {
+        *table.notes
+    }  # at this size it never sleeps
+    written = (tmp_path / "table-regular" / "table.md").read_text()
+    assert "a memory without bound: pcmc" in written
+
+
 @pytest.mark.parametrize("name", ["table-regular", "table-irregular"])
 def test_a_column_alone_says_too_that_its_bound_has_other_tasks(name: str, tmp_path: Path) -> None:
     grid = build_grid(name, Request(methods=("iid",), seeds=(0,), tasks=(50,)))

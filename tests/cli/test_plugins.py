@@ -66,6 +66,8 @@ def test_help_is_given_beside_a_package_that_cannot_be_imported(climb: Climb, in
 def test_they_are_found_by_name(climb: Climb) -> None:
     said = climb("tune", "demo", "--method", "theirs", "--objective", "their-loss", "--over", "lr=0.1", "--plan")
     assert said.code == 0, said.err
+    said = climb("bench", "table-regular", "--methods", "climb", "theirs", "--tasks", 20, "--seeds", 1, "--plan")
+    assert "2 runs (0 done), 2 to do" in said.out
     assert climb("run", "--method", "theirz").code == 2
 
 

@@ -128,6 +128,8 @@ def test_journal_lines_carry_their_batch_in_order(done: Path) -> None:
     assert [line["batch"] for line in train] == [1, 7, 11, 14]
     assert train[0]["alignment"] is None  # no replay yet
     assert {"objective", "stored", "stm_images", "ltm_images", "threshold", "promoted", "pruned"} <= set(train[-1])
+    assert all(0.1 < line["embedding_spread"] <= 1 for line in train)  # whether it collapses shows at every line
+    assert all(1 < line["effective_rank"] < 128 for line in train)
 
 
 def test_the_journal_begins_with_what_the_run_is_computed_by(done: Path) -> None:
