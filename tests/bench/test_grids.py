@@ -183,6 +183,18 @@ def test_all_of_a_rehearsal_is_small() -> None:
     assert len(set().union(*(hashes(name, "tiny") for name in GRIDS))) == 161
 
 
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_grid_takes_a_dataset_methods_seeds_and_tasks(name: str) -> None:
+    asked = Request(dataset="imagenet100", methods=("climb",), seeds=(3, 8), tasks=(10, 25))
+    grid = build_grid(name, asked)
+    configs = [entry.config for entry in grid.entries]
+    assert grid.layout.columns == ("10 tasks", "25 tasks")
+    assert len(configs) == 2 * 2 * len(grid.layout.rows)
+    assert {(config.data.dataset, config.learner.image_size) for config in configs} == {("imagenet100", 224)}
+    assert {config.learner.method for config in configs} == {"climb"}
+    assert {(config.seed, config.stream.tasks) for config in configs} == {(3, 10), (3, 25), (8, 10), (8, 25)}
+
+
 def test_what_is_asked_for() -> None:
     grid = build_grid("table-regular", Request(methods=("er-fifo", "climb", "minred"), seeds=(7,), tasks=(50, 10)))
     assert [row.label for row in grid.layout.rows] == ["MinRed", "CLIMB", "er-fifo"]

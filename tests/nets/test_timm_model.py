@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from climb.config import LearnerConfig, MemoryConfig
 from climb.errors import ClimbError, InputError
+from climb.learner import build_engine
 from climb.nets import build_network
 from climb.nets.timm_model import TimmModel, timm_model
 from climb.nets.vit import vit_tiny
@@ -47,6 +52,79 @@ def test_timm_that_does_not_import_says_why(fault: str, tmp_path: Path, monkeypa
         timm_model("resnet18", 32, generator=generator())
     assert not isinstance(raised.value, InputError)
     monkeypatch.delitem(sys.modules, "timm", raising=False)
+
+
+class Standing(nn.Module):
+    """A model in the ways of timm's: it drops features and paths, and says a wrong number of features."""
+
+    num_features = 5
+
+    def __init__(self, img_size: int | None = None) -> None:
+        super().__init__()
+        self.img_size = img_size
+        self.stem = nn.Conv2d(3, 7, 8, stride=8)
+        self.drop = nn.Dropout(0.5)
+        self.drop_rate = 0.3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.drop(self.stem(x).mean((2, 3)))
+        return nn.functional.dropout(rows, self.drop_rate, self.training)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """In the place of timm, which needs a torchvision and is rarely there: what its models are asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def create_model(name: str, **settings: Any) -> nn.Module:
+        asked.append({"name": name, **settings})
+        return Standing(settings.get("img_size"))
+
+    module = ModuleType("timm")
+    module.is_model = lambda name: name in ("fixed", "free")  # type: ignore[attr-defined]
+    module.list_models = lambda: ["fixed", "free"]  # type: ignore[attr-defined]
+    module.get_pretrained_cfg = lambda name: SimpleNamespace(fixed_input_size=name == "fixed")  # type: ignore[attr-defined]
+    module.create_model = create_model  # type: ignore[attr-defined]
+    forget_timm(monkeypatch)
+    monkeypatch.setitem(sys.modules, "timm", module)
+    return asked
+
+
+def test_whatever_model_is_asked_for_is_built_untrained_and_without_its_classifier(
+    stand_in: list[dict[str, Any]],
+) -> None:
+    network = build_network("timm/fixed", 24, generator=generator())
+    build_network("timm/free", 24, generator=generator())
+    bare = {"pretrained": False, "num_classes": 0}
+    assert stand_in == [{"name": "fixed", **bare, "img_size": 24}, {"name": "free", **bare}]
+    features, embeddings = network(torch.randn(4, 3, 24, 24, generator=generator()))
+    assert features.shape == (4, 7) == (4, network.feature_dim)
+    assert embeddings.shape == (4, network.embedding_dim)
+    with pytest.raises(InputError, match="did you mean 'timm/fixed'"):
+        build_network("timm/fixd", 24, generator=generator())
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_model_is_drawn_from_the_generator_and_draws_nothing_itself() -> None:
+    before = torch.get_rng_state()
+    one, again, other = (timm_model("free", 24, generator=generator(seed)).train() for seed in (0, 0, 1))
+    x = torch.randn(2, 3, 24, 24, generator=generator())
+    assert torch.equal(one(x), again(x))
+    assert torch.equal(one(x), one.eval()(x))  # nothing is dropped
+    assert not torch.equal(one(x), other(x))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_climb_learns_with_it() -> None:
+    sizes = MemoryConfig(capacity=60, images_per_centroid=6)
+    config = LearnerConfig(backbone="timm/free", image_size=16, passes=1, replay_batch=8, memory=sizes)
+    place: Any = {"seed": 0, "device": torch.device("cpu"), "precision": "float32", "kind": "eager"}
+    engine = build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]
+    before = [weights.detach().clone() for weights in engine.parts.network.encoder.parameters()]
+    noise = torch.randint(0, 256, (3, 10, 3, 16, 16), dtype=torch.uint8, generator=generator())
+    assert all(engine.observe(images).objective.isfinite() for images in noise)
+    assert not any(map(torch.equal, before, engine.parts.network.encoder.parameters()))
 
 
 def test_unknown_model_gets_the_nearest_name() -> None:
