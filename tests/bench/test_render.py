@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import scipy.stats
 from matplotlib.mathtext import MathTextParser
 
 from climb.bench.cell import Layout, Placed, RowSpec, Table, build_table
@@ -20,6 +21,7 @@ from climb.bench.paper import Printed, all_printed, paper_values
 from climb.bench.render import FORMATS, render
 from climb.bench.render.blocks import blocks, headings
 from climb.bench.render.latex import PACKAGES
+from climb.bench.statistics import bootstrap_interval
 from climb.errors import InputError
 
 
@@ -146,7 +148,14 @@ def test_csv_holds_every_number_unrounded(regular: Table) -> None:
     assert (float(row["mean"]), float(row["std"]), int(row["n"])) == (cell.mean, cell.std, 3)
     assert tuple(map(float, row["values"].split())) == cell.values
     assert (float(row["paper_mean"]), row["paper_bold"], row["seeds"]) == (43.62, "1", "0 1 2")
-    assert float(row["low"]) <= cell.mean <= float(row["high"])
+    assert (float(row["low"]), float(row["high"])) == bootstrap_interval(cell.values)
+    assert (row["p"], row["hedges_g"]) == ("", "")  # the best is held against nobody
+    (other,) = [r for r in rows if (r["row"], r["column"], r["metric"]) == ("CLA-E", "50 tasks", "FA")]
+    values = tuple(map(float, other["values"].split()))
+    assert float(other["p"]) == pytest.approx(scipy.stats.ttest_ind(cell.values, values, alternative="greater").pvalue)
+    # All spreads here are 0.5; the factor is that of 4 degrees of freedom.
+    assert float(other["hedges_g"]) == pytest.approx((43.62 - float(other["mean"])) / 0.5 * 0.797885, rel=1e-5)
+    assert (row["bold"], other["bold"]) == ("1", "0")
 
 
 class Shape(HTMLParser):

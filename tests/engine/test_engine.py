@@ -322,6 +322,32 @@ def test_a_replayed_image_refreshes_its_own_centroid(
     assert len(checked) == 9  # three passes of each mini-batch after the first
 
 
+def test_the_targets_of_cla_r_are_the_averages_that_its_page_tells(make_engine: Make, images: Draw) -> None:
+    engine, made = recorded(make_engine("cla-r", passes=1))
+    seen: list[Encoded] = []
+    engine.parts.objective.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0]))
+    train(engine, images, 3)
+
+    def stored() -> torch.Tensor:
+        memory = engine.parts.memory
+        assert memory is not None
+        batch = memory.sample(len(memory))
+        assert batch is not None
+        assert batch.embeddings is not None
+        return batch.embeddings[batch.ids.argsort()]
+
+    before = stored()
+    engine.observe(images(10, 9))
+    after, encoded, ids = stored(), seen[-1], made[-1].ids
+    views = encoded.embeddings.detach().mean(0)
+    assert len(ids) == 8
+    torch.testing.assert_close(encoded.targets, before[ids])
+    torch.testing.assert_close(after[ids], 0.5 * before[ids] + 0.5 * views[encoded.replay_rows])
+    others = [image for image in range(30) if image not in ids]
+    assert torch.equal(after[others], before[others])
+    torch.testing.assert_close(after[30:], views[encoded.stream_rows])
+
+
 def test_the_memory_never_exceeds_its_bound(make_engine: Make, images: Draw) -> None:
     for method in METHODS.keys() - {"pcmc"}:
         engine = make_engine(method)
