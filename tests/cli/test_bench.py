@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from climb.bench.grids import GRIDS, Request
+from climb.bench.grids import GRIDS, Request, build_grid
 from climb.bench.grids.configure import configure
+from climb.errors import ClimbError
 from climb.recipes import RECIPES
 
 Command = Callable[..., Any]
@@ -31,6 +32,24 @@ def test_a_plan_of_the_paper(climb: Command, tmp_path: Path) -> None:
     assert "110 runs (0 done), 110 to do: 4,950,000 stream images, 353,970,000 backward passes beside" in said.out
     assert "those of pcmc; about" in said.out
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_how_much_there_is_to_do_is_said_before_anything_is_done(
+    climb: Command, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(*_: object, **__: object) -> None:
+        raise ClimbError("the runs begin")
+
+    monkeypatch.setattr("climb.bench.laboratory.carry_out", begun)
+    said = climb("bench", name, "--scale", "tiny", "--device", "cpu", "--out", tmp_path)
+    assert said.code == 1
+    assert "the runs begin" in said.err
+    words = " ".join(said.out.split())
+    grid = build_grid(name, Request(scale="tiny"))
+    runs = len({entry.config.config_hash() for entry in grid.entries})
+    assert re.search(rf"\b{runs} runs? \(0 done\), {runs} to do: {100 * runs:,} stream images, [\d,]+ backward", words)
+    assert re.search(r"; about \d+ (s|min|h)\b.* on cpu \(a rough guess", words)
 
 
 @pytest.mark.parametrize(
