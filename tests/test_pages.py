@@ -24,6 +24,8 @@ import tyro
 from PIL import Image
 
 from climb.bench.grids import GRIDS
+from climb.bench.paper.marks import recompute_marks
+from climb.bench.statistics import Comparison
 from climb.cli import run_command, verbs
 from climb.config import LearnerConfig, MemoryConfig
 from climb.datasets import names as datasets
@@ -252,6 +254,25 @@ def test_the_page_on_budgets_has_the_right_numbers() -> None:
         cost = 2 * size.passes * (size.stream_batch + size.replay_batch) / size.stream_batch
         numbers = f"| {size.stream_batch} | {size.replay_batch} | {size.passes} | {cost:.1f} |"
         assert re.search(rf"--size {name}`? {re.escape(numbers)}", text), name
+
+
+def test_the_page_on_comparisons_lists_the_marks_that_the_rule_does_not_give() -> None:
+    text = TEXT["docs/comparing-runs.md"]
+    rules = {"paper": Comparison(), "two-sided": Comparison(sides=2), "welch": Comparison(kind="welch")}
+    marks = {name: recompute_marks(rule) for name, rule in rules.items()}
+    agreeing = {name: sum(mark.agrees for mark in found) for name, found in marks.items()}
+    said = re.search(
+        r"reproduces (\d+) of the (\d+) marks.*?two-sided test reproduces (\d+), Welch's.*?(\d+),", text, re.S
+    )
+    assert said is not None
+    told = [agreeing["paper"], len(marks["paper"]), agreeing["two-sided"], agreeing["welch"]]
+    assert [int(number) for number in said.groups()] == told
+    listed = re.findall(r"^\| .* \| (\S.*?) \| (CA|FA) \| (0\.\d+) \|$", text, re.MULTILINE)
+    odd = [mark for mark in marks["paper"] if not mark.agrees]
+    assert all(mark.printed.bold for mark in odd)
+    assert [(row, metric, float(p)) for row, metric, p in listed] == [
+        (mark.printed.row.removeprefix("SSL + "), mark.printed.metric, round(mark.verdict.p or 0, 3)) for mark in odd
+    ]
 
 
 def test_pictures_are_small() -> None:

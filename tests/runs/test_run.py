@@ -139,6 +139,17 @@ def test_the_journal_begins_with_what_the_run_is_computed_by(done: Path) -> None
     assert first["versions"] == json.loads((done / "result.json").read_text())["versions"]
 
 
+def test_the_iid_bound_takes_as_many_steps_as_climb(done: Path, make_config: Make, tmp_path: Path) -> None:
+    climb = json.loads((done / "result.json").read_text())
+    config = make_config(learner={"method": "iid"})
+    bound = execute(config, CPU, tmp_path / "iid")
+    rows = config.learner.stream_batch + config.learner.replay_batch
+    assert bound["gradient_steps"] == climb["gradient_steps"] > 0
+    assert bound["cbp"] == 2 * rows * bound["gradient_steps"] > climb["cbp"]  # which replays once there is something to
+    assert (bound["stored_images"], bound["memory_bytes"]) == (0, 0)
+    assert len(bound["accuracy_matrix"]) == len(climb["accuracy_matrix"])
+
+
 def test_a_collapse_is_warned_of_once(
     tmp_path: Path, make_config: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
