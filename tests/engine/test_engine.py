@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from climb.alignment import EmaTeacher
+from climb.alignment import EmaTeacher, Relation
 from climb.augment import Augment, Policy
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, IidChunks, StreamAndReplay, TrainingBatch
@@ -533,6 +533,44 @@ def test_a_method_is_told_of_boundaries_only_if_it_declares_that_it_is(declared:
     engine.parts = replace(engine.parts, alignment=Listening(network, torch.nn.Identity()))
     engine.on_boundary()
     assert told == ([network] if declared else [])
+
+
+def test_an_alignment_is_told_of_mini_batches_and_of_steps(make_engine: Make, images: Draw) -> None:
+    engine = make_engine("climb")
+    alignment, told = engine.parts.alignment, []
+    assert alignment is not None
+    for hook in ("before_batch", "after_step", "after_batch"):
+        setattr(alignment, hook, lambda student, hook=hook: told.append((hook, student is engine.parts.network)))
+    train(engine, images, 2)
+    assert told == 2 * [("before_batch", True), *3 * [("after_step", True)], ("after_batch", True)]
+
+
+def test_scales_past_is_that_of_the_mini_batch_and_not_of_the_pass(make_engine: Make, images: Draw) -> None:
+    """Copied before each pass, as in a port of it, it is the present: nothing is left to distil."""
+    engine = make_engine("scale")
+    alignment, apart = engine.parts.alignment, []
+    assert isinstance(alignment, Relation)
+
+    def compare(*_: Any) -> None:
+        pairs = zip(alignment.past.parameters(), engine.parts.network.parameters(), strict=True)
+        apart.append(not all(torch.equal(past, present) for past, present in pairs))
+
+    alignment.register_forward_hook(compare)
+    train(engine, images, 2)
+    assert apart == 2 * [False, True, True]
+
+
+def test_scales_anchors_are_the_stream_images(make_engine: Make, images: Draw) -> None:
+    """Of the batch that the engine makes, whose replay rows are negatives alone."""
+    engine, made = recorded(rebuilt(make_engine("scale", passes=1), augment=CALM))
+    asked: list[Encoded] = []
+    engine.parts.objective.register_forward_hook(lambda _, inputs, __: asked.append(inputs[0]))
+    train(engine, images, 2)
+    stream = images(10, 1)
+    engine.observe(stream)
+    views = asked[-1].views[0]
+    torch.testing.assert_close(views[asked[-1].stream_rows], CALM.plain(stream))
+    assert len(asked[-1].replay_rows) == len(made[-1].ids) == 8
 
 
 def test_an_objective_is_told_of_the_first_replay_and_of_no_other(make_engine: Make, images: Draw) -> None:
