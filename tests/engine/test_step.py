@@ -79,10 +79,10 @@ def test_a_parameter_of_two_parts_is_refused(make_engine: Make) -> None:
         trainable(shared)
 
 
-def test_weight_zero_takes_alignment_out_of_the_network(make_engine: Make) -> None:
+def test_the_alignment_counts_by_its_weight_and_at_zero_not_at_all(make_engine: Make) -> None:
     images = torch.randint(0, 256, (12, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     weights = []
-    for weight in (0.0, 1.0):
+    for weight in (0.0, 1.0, 2.0):
         engine = make_engine(alignment_weight=weight)
         step_of(engine)(images, torch.arange(6), torch.arange(6, 12), torch.zeros(0))
         weights.append(next(engine.parts.network.parameters()).detach())
@@ -90,6 +90,7 @@ def test_weight_zero_takes_alignment_out_of_the_network(make_engine: Make) -> No
     step_of(plain)(images, torch.arange(6), torch.arange(6, 12), torch.zeros(0))
     torch.testing.assert_close(weights[0], next(plain.parts.network.parameters()).detach())
     assert not torch.allclose(weights[1], weights[0])
+    torch.testing.assert_close(weights[2] - weights[0], 2 * (weights[1] - weights[0]), rtol=1e-3, atol=1e-6)
 
 
 def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
