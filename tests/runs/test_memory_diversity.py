@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.spatial.distance as distance
 import torch
 
 from climb.config import Execution, RunConfig
 from climb.learner import build_engine
 from climb.methods import choose_method
+from climb.nets import frozen
 from climb.runs import execute
 from climb.runs.memory_diversity import memory_diversity
 
@@ -65,3 +68,14 @@ def test_measuring_spends_no_budget_and_changes_no_network(method: str, preset: 
     assert engine.parts.network.training
     for name, value in engine.parts.network.state_dict().items():
         assert torch.equal(value, network[name])
+    # Whose measures they are, of everything that is stored: the projector's, with the encoder's beside them.
+    encoder = engine.parts.network.encoder
+    patches = method == "pcmc"
+    stored = engine.parts.memory.sample(len(engine.parts.memory))
+    with frozen(engine.parts.network):
+        features = (encoder.backbone if patches else encoder)(engine.augment.plain(stored.images))
+        embeddings = engine.parts.network.projector(features)
+    for rows, found in ((embeddings, first), (features, first["features"])):
+        cosines = 1 - distance.squareform(distance.pdist(rows.double().numpy(), "cosine"))
+        values = np.linalg.eigvalsh(cosines / len(rows)).clip(1e-300)
+        assert found["vendi_score"] == pytest.approx(np.exp(-(values * np.log(values)).sum()), rel=1e-4)
