@@ -204,7 +204,9 @@ def parts_of(name: str) -> dict[str, str]:
     """
     parts = small_parts(name)
     sockets = {socket: getattr(parts, socket) for socket in ("memory", "batch", "objective", "alignment")}
-    return {socket: "none" if part is None else type(part).__name__ for socket, part in sockets.items()}
+    found = {socket: "none" if part is None else type(part).__name__ for socket, part in sockets.items()}
+    # A loop of its own asks no batch rule, whatever the engine was built with.
+    return {**found, "batch": "own loop"} if find_method(name).own_loop else found
 
 
 @cache  # a grid asks once for each of its runs

@@ -43,6 +43,7 @@ def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
     for name, what, parts, paper, rate, measured in cells:
         assert (what, paper) == (METHODS[name].summary, METHODS[name].paper)
         assert parts == " ".join(parts_of(name).values())
+        assert ("own loop" in parts) == METHODS[name].own_loop
         assert rate.partition(" ")[0] == ("preset's" if METHODS[name].lr is None else f"{METHODS[name].lr:g}")
         numbers = [f"FA {found.final_accuracy:.2f}" for found in verified() if found.method == name]
         assert re.findall(r"FA \d+\.\d\d", measured) == numbers
