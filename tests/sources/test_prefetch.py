@@ -73,3 +73,20 @@ def test_what_is_unusable_arrives_as_word_of_it() -> None:
     prefetch.close()
     assert first == PassedOver(identity=0, where="0", reason=TRUNCATED, detail="half of it")
     assert isinstance(second, Item)
+
+
+def test_an_image_that_takes_long_to_load_is_waited_for_with_patience() -> None:
+    begun, loaded = Event(), Event()
+
+    def load() -> torch.Tensor:
+        begun.set()
+        loaded.wait(60)
+        return IMAGE
+
+    prefetch = Prefetch(lambda ending: iter([pending(0, load)]), workers=1, depth=4, live=False)
+    assert begun.wait(60)
+    arrivals = prefetch.arrivals(0.01)
+    assert [next(arrivals) for _ in range(3)] == [None, None, None]
+    loaded.set()
+    assert isinstance(next(arrival for arrival in arrivals if arrival is not None), Item)
+    prefetch.close()

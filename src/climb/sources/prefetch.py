@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Event, Thread
 
 from climb.sources.item import UNREADABLE, Item, PassedOver, Pending, Unusable
@@ -55,6 +55,8 @@ class Prefetch:
                 return
             if isinstance(arrived, BaseException):
                 raise arrived
+            while not wait([arrived], timeout=patience).done:  # a drive may take its time, or hang
+                yield None
             yield arrived.result()
 
     def close(self) -> None:
