@@ -252,3 +252,24 @@ def test_large_images_are_not_kept_as_bytes_while_they_wait(tmp_path: Path, monk
     assert found[0].load().shape == (3, 8, 8)
     with pytest.raises(Unusable, match="no decoder knows"):
         found[2].load()
+
+
+def test_a_shard_that_a_pattern_names_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    path = write_shard(tmp_path / "a" / "b" / "s.tar", {"0.png": picture(0)})
+    assert [item.where for item in open_source(f"{tmp_path}/**/**/*.tar", image_size=8)] == [f"{path}#0.png"]
+
+
+def test_reading_ends_when_asked_to_even_if_every_image_is_known(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_shard(tmp_path / f"{name}.tar", {f"{i}.png": picture(i) for i in range(4)})
+    stop, asked = Event(), list[int]()
+
+    class Known(Everything):
+        def __call__(self, identity: int, /) -> bool:
+            asked.append(identity)
+            stop.set()
+            return False
+
+    assert list(read_shards(f"{tmp_path}/*.tar", image_size=8, watch=False)(Known(), stop)) == []
+    assert len(asked) == 1

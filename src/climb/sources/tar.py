@@ -33,8 +33,8 @@ def is_shard(text: str) -> bool:
 
 
 def shards_matching(pattern: str) -> Iterator[Found]:
-    """The shards that a pattern names, sorted by path."""
-    for path in [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True)):
+    """The shards that a pattern names, sorted by path, each once: two ``**`` in it find a path several times."""
+    for path in [pattern] if os.path.exists(pattern) else sorted(set(glob.glob(pattern, recursive=True))):
         try:
             yield path, os.stat(path)
         except OSError:  # removed meanwhile
@@ -56,9 +56,11 @@ def read_shards(pattern: str, *, image_size: int, watch: bool) -> Read:
             return shards_matching(pattern)
 
         for path, status in watched(look, is_new, stop, _needed_seconds) if watch else look(True):
+            if stop.is_set():
+                return
             shard = file_identity(path, status)
             try:
-                yield from _images_in(path, status, image_size, claim)
+                yield from _images_in(path, status, image_size, claim, stop)
             except OSError as error:  # the rest is read another time; what came from it is known
                 yield replace(refuse(path, None, Unusable(UNREADABLE, str(error))), again=later.tried(shard))
                 later.put(shard)
@@ -90,12 +92,14 @@ def _member_identity(path: str, member: tarfile.TarInfo, head: bytes) -> int:
     return digest(os.path.abspath(path), member.name, member.offset_data, member.size, str(member.mtime), began)
 
 
-def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim) -> Iterator[Pending]:
+def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim, stop: Event) -> Iterator[Pending]:
     try:
         with tarfile.open(path) as shard:
             _check_same(shard, status)
             while (member := shard.next()) is not None:
                 shard.members = []  # type: ignore[attr-defined]  # it remembers every member: that would grow with the shard
+                if stop.is_set():  # here, too: of images that are all known none is given to anybody who could stop it
+                    return
                 if not member.isfile() or os.path.splitext(member.name)[1].lower() not in EXTENSIONS:
                     continue
                 content = shard.extractfile(member)
