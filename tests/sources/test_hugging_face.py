@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from climb.errors import InputError
-from climb.sources import Item, open_source
+from climb.sources import Item, PassedOver, open_source
 
 Draw = Callable[..., Path]
 
@@ -36,6 +38,20 @@ def test_images_of_a_dataset(draw: Draw, tmp_path: Path, monkeypatch: pytest.Mon
     assert len(list(open_source(f"hf:{tmp_path}/data@test", image_size=16))) == 1
     with pytest.raises(InputError, match="cannot open the dataset"):
         open_source(f"hf:{tmp_path}/data@other", image_size=16)
+
+
+def test_rows_without_an_image_are_passed_over_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rows(list[dict[str, Any]]):
+        features: ClassVar = {"image": SimpleNamespace()}
+
+        def cast_column(self, column: str, kind: object) -> Rows:
+            return self
+
+    rows = Rows({"image": image} for image in (None, {"bytes": None, "path": None}, {"bytes": b"", "path": None}))
+    library = SimpleNamespace(Image=SimpleNamespace, load_dataset=lambda *args, **options: rows)
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    arrivals = list(open_source("hf:some/where", image_size=16).arrivals())
+    assert [arrival.for_good for arrival in arrivals if isinstance(arrival, PassedOver)] == [True, True, True]
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

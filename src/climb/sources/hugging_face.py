@@ -11,7 +11,7 @@ from climb.errors import ClimbError, InputError
 from climb.sources.at_hand import pending_bytes
 from climb.sources.folder import load_file
 from climb.sources.identity import digest
-from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.sources.item import NOT_AN_IMAGE, Claim, Pending, Read, Unusable, refuse
 
 PREFIX = "hf:"
 
@@ -66,8 +66,9 @@ def _open(name: str, split: str) -> tuple[Any, str]:
 
 
 def _pending(value: dict[str, Any] | None, image_size: int, where: str, identity: int) -> Pending:
-    if value is None:
-        return refuse(where, identity, Unusable(UNREADABLE, "the row has no image"))
-    if value.get("bytes"):
-        return pending_bytes(value["bytes"], image_size, where=where, identity=identity)
-    return Pending(identity=identity, where=where, load=partial(load_file, value["path"], image_size))
+    data, path = (None, None) if value is None else (value.get("bytes"), value.get("path"))
+    if data is not None:
+        return pending_bytes(data, image_size, where=where, identity=identity)
+    if path is None:
+        return refuse(where, identity, Unusable(NOT_AN_IMAGE, "the row has no image"))
+    return Pending(identity=identity, where=where, load=partial(load_file, path, image_size))
