@@ -61,6 +61,7 @@ def test_a_browser_shows_the_token_once(client: TestClient) -> None:
     assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
     assert client.get(answer.headers["location"]).status_code == 200  # the client keeps cookies
+    assert client.get(f"/?token={TOKEN}").headers["location"] == "/"  # shown again, it is taken off the address again
     client.cookies.clear()
     assert client.get("/").status_code == 401
 

@@ -75,13 +75,13 @@ class Guard:
             return PlainTextResponse("This server only shows: GET and HEAD.\n", 405, headers={"Allow": "GET, HEAD"})
         if self._token is None:
             return None if is_loopback(_host(request.headers.get("Host", ""))) else PlainTextResponse(OTHER_NAME, 421)
+        if equal(request.query_params.get("token", ""), self._token):  # first: also who is known is to be rid of it
+            return self._welcome(request)
         if equal(request.cookies.get(self._cookie, ""), self._session):
             return None
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer" and equal(given, self._token):
             return None
-        if equal(request.query_params.get("token", ""), self._token):
-            return self._welcome(request)
         return PlainTextResponse(ASK, 401, headers={"WWW-Authenticate": "Bearer"})
 
     def _welcome(self, request: Request) -> Response:
