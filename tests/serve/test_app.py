@@ -169,6 +169,13 @@ def test_a_run_that_cannot_be_read_is_named(client: TestClient, runs: Path) -> N
     assert client.get("/metrics").status_code == 200
 
 
+def test_no_metric_comes_twice(client: TestClient, unfinished: Unfinished) -> None:
+    numbers = {"batches": 3.0, "of a part": 1.0, "of/a/part": 2.0}
+    Journal(unfinished(4) / "journal.jsonl").write(99, "train", **numbers)
+    told = [line.rsplit(" ", 1)[0] for line in client.get("/metrics").text.splitlines() if not line.startswith("#")]
+    assert len(set(told)) == len(told)
+
+
 def test_metrics_are_what_the_journal_says(client: TestClient, runs: Path, unfinished: Unfinished) -> None:
     folder = unfinished(4)
     Journal(folder / "journal.jsonl").write(99, "train", objective=1.25, stored=7, alignment=float("nan"))

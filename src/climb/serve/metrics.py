@@ -18,13 +18,12 @@ from climb.serve.watched import WatchedRun
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RESULTS = (*MAIN, "random_encoder_accuracy")
-Sample = tuple[str, float]
 Value = tuple[str, dict[str, str], float]
 
 
 def metrics(runs: Iterable[WatchedRun]) -> str:
     """All runs in one text. Every value is a gauge that carries the run's name."""
-    samples: dict[str, list[Sample]] = {}
+    samples: dict[str, dict[str, float]] = {}  # each once: of two alike Prometheus takes none, nor the rest
     for run in runs:
         try:
             told = run.brief("metrics", run.version(), lambda record: list(_of_record(record)))
@@ -32,14 +31,14 @@ def metrics(runs: Iterable[WatchedRun]) -> str:
             continue
         for name, more, value in [*told, *_of_now(run)]:
             labels = ",".join(f'{key}="{escaped(text)}"' for key, text in {"run": run.title, **more}.items())
-            samples.setdefault(name, []).append((labels, value))
+            samples.setdefault(name, {}).setdefault(labels, value)
     meanings = {metric_name(key): meaning for key, meaning in MEASURES.items()}
     lines = []
     for name, found in sorted(samples.items()):
         if name in meanings:
             lines.append(f"# HELP {name} {meanings[name]}")
         lines.append(f"# TYPE {name} gauge")
-        lines += [f"{name}{{{labels}}} {value:.10g}" for labels, value in found]
+        lines += [f"{name}{{{labels}}} {value:.10g}" for labels, value in found.items()]
     return encodable("\n".join([*lines, ""]))
 
 
