@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 import time
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.lock import exclusive, only_one
 
 
@@ -37,4 +39,15 @@ def test_the_others_are_refused_and_told_who_is_first(tmp_path: Path) -> None:
     ):
         pass
     with exclusive(tmp_path / "lock"):  # the first has let go of it
+        pass
+
+
+def test_a_drive_without_locks_is_not_taken_for_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(ClimbError, match="lock: No locks available"), exclusive(tmp_path / "lock"):
         pass

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 
 try:
     import fcntl
@@ -31,12 +31,14 @@ def exclusive(path: Path) -> Iterator[None]:
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 handle.seek(0)
                 owner = handle.read().strip() or "unknown"
                 raise InputError(
                     f"another process (number {owner}) is at work in {path.parent}; stop it, or give another --out"
                 ) from None
+            except OSError as error:  # of the drive: some of other machines have no locks
+                raise ClimbError(f"cannot lock {path}: {error.strerror}; give an --out on another drive") from error
         handle.truncate(0)
         handle.write(f"{os.getpid()}\n")
         handle.flush()
