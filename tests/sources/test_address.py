@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from climb.errors import InputError
+from climb.export import images_of
+from climb.sources import open_source
 from climb.sources.address import without_password
 
 
@@ -46,3 +49,13 @@ def test_a_password_is_left_out_wherever_it_stands(typed: str, shown: str) -> No
 )
 def test_the_rest_is_shown_as_it_is(text: str) -> None:
     assert without_password(text) == text
+
+
+def test_no_refusal_tells_a_password() -> None:
+    for refused in (
+        lambda: open_source("rtsp://admin:s3cret@camera/main", image_size=8, watch=True),
+        lambda: open_source("ftp://admin:s3cret@camera/main", image_size=8),
+        lambda: images_of("rtsp://admin:s3cret@camera/main", 8),
+    ):
+        with pytest.raises(InputError, match=r"://admin:\.\.\.@camera/main"):
+            refused()

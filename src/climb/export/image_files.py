@@ -35,7 +35,7 @@ def images_of(images: str | Path | Iterable[Path], image_size: int) -> Iterator[
     """
     source = open_source(images, image_size=image_size, workers=WORKERS)
     if source.endless and source.name != STANDARD_INPUT:
-        raise InputError(f"{images} never ends; give images that do: a folder, tar shards, a video")
+        raise InputError(f"{source.name} never ends; give images that do: a folder, tar shards, a video")
     return (Picture(path=item.where, pixels=item.image) for item in source)
 
 

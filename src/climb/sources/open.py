@@ -82,14 +82,15 @@ def open_source(
             f"the folder, or pipe their paths: ls {text} | climb ..., with - in place of the pattern"
         )
     reason = "is a file of another kind" if os.path.exists(text) else "does not exist"
-    raise InputError(f"'{text}' {reason}. Allowed: {ALLOWED}")
+    raise InputError(f"'{without_password(text)}' {reason}. Allowed: {ALLOWED}")
 
 
 def _only_of_folders(watch: bool, text: str) -> None:
     if watch:
         path = text not in (STANDARD_INPUT, ITERABLE) and not text.startswith(PREFIX) and not is_live(text)
         missing = ", which does not exist" if path and not os.path.exists(text) else ""
-        raise InputError(f"watch follows a folder or a pattern of tar shards; given {text}{missing}")
+        given = without_password(text)
+        raise InputError(f"watch follows a folder or a pattern of tar shards; given {given}{missing}")
 
 
 def _at_least_one(text: str, watch: bool) -> None:
