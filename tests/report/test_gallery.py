@@ -75,6 +75,11 @@ def test_an_age_that_is_not_known_is_bounded() -> None:
     assert "#3 12 imagesolder than 1,970 images, idle 1,949" in ["".join(e.itertext()) for e in page.iter("figcaption")]
 
 
+def test_what_a_file_calls_a_tier_is_escaped() -> None:
+    nasty = replace(group("long-term", 3, 12), tier='"><b>')  # type: ignore[arg-type]
+    assert "<b>\"" not in gallery(Remembered(seen=100, groups=[nasty]))
+
+
 def test_images_are_in_their_places_and_the_rest_is_clear() -> None:
     images = torch.stack([torch.full((3, 4, 4), 50 * n, dtype=torch.uint8) for n in range(5)])
     sheet = contact_sheet(images, columns=3)

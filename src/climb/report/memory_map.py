@@ -144,6 +144,6 @@ def _picture(drawn: Sequence[tuple[Point, tuple[int, int]]], columns: int, rows:
 def _frame(point: Point, spot: tuple[int, int], cell: int) -> str:
     x, y = spot[0] * cell + 0.5, spot[1] * cell + 0.5
     return (
-        f'<rect class="frame {point.tier}" x="{x}" y="{y}" width="{cell - 1}" height="{cell - 1}">'
+        f'<rect class="frame {escape(point.tier)}" x="{x}" y="{y}" width="{cell - 1}" height="{cell - 1}">'
         f"<title>{escape(point.text)}</title></rect>"
     )
