@@ -77,7 +77,7 @@ def test_an_age_that_is_not_known_is_bounded() -> None:
 
 def test_what_a_file_calls_a_tier_is_escaped() -> None:
     nasty = replace(group("long-term", 3, 12), tier='"><b>')  # type: ignore[arg-type]
-    assert "<b>\"" not in gallery(Remembered(seen=100, groups=[nasty]))
+    assert '<b>"' not in gallery(Remembered(seen=100, groups=[nasty]))
 
 
 def test_images_are_in_their_places_and_the_rest_is_clear() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -251,6 +252,15 @@ def test_files_are_linked_and_the_page_is_the_same_twice(make_run: MakeRun) -> N
     before = (folder / "report.html").read_bytes()
     write_report(folder)
     assert (folder / "report.html").read_bytes() == before
+
+
+def test_files_of_any_name_are_linked(make_run: MakeRun) -> None:
+    folder = make_run()
+    for name in (b"caf\xe9.txt", b"a\x1bb.txt"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).touch()
+    links = {link.attrib["href"]: link.text for link in page_of(folder).iter("a")}
+    assert links["./caf%E9.txt"] == "caf\ufffd.txt"
+    assert links["./a%1Bb.txt"] == "a\ufffdb.txt"
 
 
 def test_colours_of_every_drawn_class_are_defined(make_run: MakeRun) -> None:

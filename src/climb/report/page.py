@@ -21,6 +21,8 @@ from climb.report.record import Record, read_record
 from climb.runs import RunFolder
 from climb.runs.remembered import Remembered
 
+NO_XML = {code: "\ufffd" for code in (*range(32), 0xFFFE, 0xFFFF) if chr(code) not in "\t\n\r"}
+"""Characters that XML has no place for, and a file's name may hold."""
 TOGGLE = '<button type="button" class="theme" aria-label="light or dark" title="light or dark">◐</button>'
 
 
@@ -96,4 +98,4 @@ def render(record: Record, *, others: Sequence[Record] = (), memory: Remembered 
 </body>
 </html>
 """
-    return encodable(whole)
+    return encodable(whole).translate(NO_XML)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from html import escape
 from pathlib import Path
@@ -79,7 +80,8 @@ def files(record: Record) -> str:
         name = path.relative_to(record.path).as_posix()
         said = f", {FILES[name]}" if name in FILES else ""
         size = readable_bytes(status.st_size)
-        lines.append(f'<li><a href="{escape(quote("./" + name))}">{escape(name)}</a> ({size}){escape(said)}</li>')
+        address = quote(os.fsencode(f"./{name}"))  # by its bytes: a name need not be UTF-8
+        lines.append(f'<li><a href="{escape(address)}">{escape(name)}</a> ({size}){escape(said)}</li>')
     return section("files", "Files", "<ul>", *lines, "</ul>")
 
 
