@@ -76,6 +76,17 @@ def test_the_version(climb: Climb) -> None:
     assert (said.code, said.out) == (0, f"climb {package.__version__}\n")
 
 
+@pytest.mark.parametrize("verb", ["--version", "recipes"])
+def test_whoever_reads_may_stop_reading(verb: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "climb", verb]
+    with os.fdopen(writer, "wb") as output:
+        ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, env=environment, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_doctor_refuses_a_device_that_is_none(climb: Climb) -> None:
     said = climb("doctor", "--device", "gpu")
     assert said.code == 2

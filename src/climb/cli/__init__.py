@@ -84,15 +84,15 @@ def run_command(argv: Sequence[str]) -> int:
     """Run one command; its exit code."""
     import tyro
 
-    if list(argv) == ["--version"]:
-        print(f"climb {__version__}")
-        return DONE
     # On a terminal the live line says it all; in a log file a line per task is what people look for.
     level = logging.WARNING if sys.stderr.isatty() else logging.INFO
     said = logging.StreamHandler(sys.stderr)
     said.setFormatter(OneLine("%(message)s"))
     logging.basicConfig(level=level, handlers=[said])
     try:
+        if list(argv) == ["--version"]:
+            print(f"climb {__version__}", flush=True)
+            return DONE
         if argv[:1] != ["run"] and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
             raise InputError(
                 "torchrun starts several processes, of which 'climb run' makes one learner; no other verb does"
@@ -114,11 +114,16 @@ def run_command(argv: Sequence[str]) -> int:
             config=(tyro.conf.DisallowNone,),  # an option that is not given is left out, not called None
             sort_subcommands=False,
         )
+        sys.stdout.flush()  # what goes wrong with it later, Python tells in its own way and with a code of its own
     except InputError as error:
         print(f"climb: {error}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # `climb methods | head`: whoever read has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes the pipe
+        return DONE
+    except SystemExit as ended:  # rich catches the same and ends with 1: right where there may be work left to do
+        if not isinstance(ended.__context__, BrokenPipeError) or argv[0] in RESUMABLE:
+            raise
         return DONE
     except (ClimbError, OSError) as error:  # a full disk, a folder without permission
         print(f"climb: {error}", file=sys.stderr)
