@@ -283,11 +283,13 @@ def test_a_tracker_that_fails_does_not_stop_it(
         def log(self, values: dict[str, float], images: int) -> None:
             raise ConnectionError("nobody there")
 
-        def close(self) -> None: ...
+        def close(self) -> None:
+            raise ConnectionError("nobody there at the end")
 
     monkeypatch.setitem(TRACKERS, "tensorboard", Broken)
     assert learn(pictures(20), out=tmp_path / "out", **small, track="tensorboard").images == 20
-    assert "the tracker failed: nobody there" in caplog.text
+    assert "the tracker failed: nobody there\n" in caplog.text
+    assert "the tracker failed: nobody there at the end" in caplog.text
 
 
 @pytest.mark.slow  # starts a process of its own

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from climb.errors import InputError
 from climb.learn.loop import Learning
 from climb.learn.settings import settle
 from climb.learn.sizes import SizeName
-from climb.learn.track import TrackerName, check_tracker, open_tracker
+from climb.learn.track import TrackerName, check_tracker, tracking
 from climb.runs import Result, RunFolder
 from climb.runs.versions import versions
 from climb.sources import open_source
@@ -139,8 +138,7 @@ def learn(
             )
         learning = Learning(config, execution, folder, journal_seconds=journal_seconds)
         before = learning.engine.budget.images
-        tracker = open_tracker(track, folder.path, config, before)
-        with nullcontext() if tracker is None else closing(tracker):
+        with tracking(track, folder.path, config, before) as tracker:
             learning.follow(source, tracker)
     nothing = learning.engine.budget.images == 0 and not learning.passed_over
     if nothing and not source.rereadable:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -11,6 +13,7 @@ from climb.config import RunConfig, to_dict
 from climb.errors import InputError, unknown
 from climb.sources.identity import digest
 
+log = logging.getLogger("climb.learn")
 TrackerName = Literal["tensorboard", "wandb"]
 
 
@@ -82,10 +85,21 @@ def check_tracker(name: str | None) -> None:
         raise InputError(f'--track {name} needs the extra: pip install "climb-ssl[track]"')
 
 
-def open_tracker(name: str | None, folder: Path, config: RunConfig, images: int) -> Tracker | None:
-    """The tracker called ``name``, of a learner that continues after so many images; None for None."""
-    if name is None:
-        return None
+@contextmanager
+def tracking(name: str | None, folder: Path, config: RunConfig, images: int) -> Iterator[Tracker | None]:
+    """Inside, the tracker called ``name``, of a learner that continues after so many images; None for None."""
+    tracker = None if name is None else _opened(name, folder, config, images)
+    try:
+        yield tracker
+    finally:
+        try:
+            if tracker is not None:
+                tracker.close()
+        except Exception as error:  # somebody else's code, and somebody else's network: not worth a learner
+            log.error("the tracker failed: %s", error)
+
+
+def _opened(name: str, folder: Path, config: RunConfig, images: int) -> Tracker:
     try:
         return TRACKERS[name](folder, config, images)
     except Exception as error:  # somebody else's code: not logged in, no network
