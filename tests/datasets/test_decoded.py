@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import threading
 from collections import namedtuple
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 from climb.datasets import decoded as module
+from climb.datasets.decode import decode
 from climb.datasets.decoded import decode_files
 from climb.datasets.squares import middle, squashed
 from climb.errors import ClimbError
@@ -89,8 +91,23 @@ def test_unreadable_files_are_reported_and_left_out(
     assert [str(files[1]) in reported[0], str(files[3]) in reported[1]] == [True, True]
 
 
-def test_simultaneous_runs_agree_and_leave_nothing_behind(tmp_path: Path, cache: Path) -> None:
+def test_what_a_killed_run_left_is_removed(tmp_path: Path, cache: Path) -> None:
+    files = images(tmp_path, 3)
+    decode_files(files, 8, squashed)
+    (folder,) = (cache / "decoded").iterdir()
+    for left in (f".{folder.name}.ab12cd", f".{folder.name}"):
+        shutil.copytree(folder, folder.with_name(left))
+    shutil.rmtree(folder)
+    assert levels(decode_files(files, 8, squashed).images) == [0, 1, 2]
+    assert list((cache / "decoded").iterdir()) == [folder]
+
+
+def test_simultaneous_runs_decode_once_and_leave_nothing_behind(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = images(tmp_path, 20)
+    decoded: list[Path] = []
+    monkeypatch.setattr(module, "decode", lambda file, *rest: (decoded.append(file), decode(file, *rest))[1])
     found: list[list[int]] = []
     start = threading.Barrier(4)
 
@@ -104,6 +121,7 @@ def test_simultaneous_runs_agree_and_leave_nothing_behind(tmp_path: Path, cache:
     for thread in threads:
         thread.join()
     assert found == [list(range(20))] * 4
+    assert sorted(decoded) == sorted(files)
     assert len(list((cache / "decoded").iterdir())) == 1
 
 

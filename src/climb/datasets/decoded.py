@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from climb.datasets.cache import writable_folder
 from climb.datasets.decode import decode
 from climb.datasets.squares import Square
 from climb.errors import ClimbError
+from climb.files import write_json
+from climb.lock import only_one
 
 FORMAT_VERSION = 1
 """Part of the key: raise it whenever the same files would decode to other bytes."""
@@ -43,15 +44,17 @@ class Decoded:
 def decode_files(files: Sequence[Path], image_size: int, square: Square) -> Decoded:
     """Decode ``files`` to squares of ``image_size``, made by ``square``, or map the cached result of having done so.
 
-    The cache key covers the paths, sizes and modification times of the files. Runs that decode the same
-    files at once do not disturb each other: each writes a folder of its own, the first to finish is kept.
+    The cache key covers the paths, sizes and modification times of the files. Of runs that need the same files
+    decoded at once, one does it and the others wait: each for itself, they could fill the disk together.
     """
     if not files:
         return Decoded(images=torch.empty(0, 3, image_size, image_size, dtype=torch.uint8), unreadable=())
     shelf = cache_dir() / "decoded"
     folder = shelf / _key(files, image_size, square)
     if not folder.is_dir():
-        _decode_into(folder, writable_folder(shelf), files, image_size, square)
+        with only_one(writable_folder(cache_dir() / "locks") / f"{folder.name}.lock"):
+            if not folder.is_dir():
+                _decode_into(folder, writable_folder(shelf), files, image_size, square)
     unreadable: dict[str, str] = json.loads((folder / "unreadable.json").read_text(encoding="utf-8"))
     for position, reason in unreadable.items():
         _log.warning("skipped the unreadable image %s (%s)", files[int(position)], reason)
@@ -69,6 +72,8 @@ def _key(files: Sequence[Path], image_size: int, square: Square) -> str:
 
 
 def _decode_into(folder: Path, shelf: Path, files: Sequence[Path], image_size: int, square: Square) -> None:
+    for left in shelf.glob(f".{folder.name}*"):  # by a process that was killed: whoever is alive has the lock
+        shutil.rmtree(left, ignore_errors=True)
     needed = len(files) * 3 * image_size * image_size
     free = shutil.disk_usage(shelf).free
     # Checked beforehand: a full disk under a memory map kills the process without a message.
@@ -77,16 +82,12 @@ def _decode_into(folder: Path, shelf: Path, files: Sequence[Path], image_size: i
             f"the decoded images need {needed / 2**30:.1f} GiB in {shelf} but {free / 2**30:.1f} GiB are free; "
             "set CLIMB_CACHE to a folder on a larger disk"
         )
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=shelf))
+    draft = shelf / f".{folder.name}"
+    draft.mkdir()
     try:
         unreadable = _write_images(draft / "images.npy", files, image_size, square)
-        (draft / "unreadable.json").write_text(json.dumps(unreadable), encoding="utf-8")
-        try:
-            draft.rename(folder)
-        except OSError:
-            # Another run finished the same work first; its result is as good as ours.
-            if not folder.is_dir():
-                raise
+        write_json(draft / "unreadable.json", unreadable)
+        draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
