@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 
 from climb.datasets.decode import decode
 from climb.datasets.squares import middle, squashed
@@ -92,3 +92,14 @@ def test_the_exif_orientation_is_applied(tmp_path: Path) -> None:
     decoded = decode(tmp_path / "a.jpg", 16, squashed)
     assert decoded[:, 2].max() < 20
     assert decoded[:, 13].min() > 235
+
+
+def test_a_program_with_the_name_of_an_image_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given, **how: started.append(given))
+    (tmp_path / "a.jpg").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+    )
+    with pytest.raises(UnidentifiedImageError):
+        decode(tmp_path / "a.jpg", 8, squashed)
+    assert started == []

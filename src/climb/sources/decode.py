@@ -6,12 +6,12 @@ import contextlib
 import io
 import os
 import stat
-from functools import cache
 
 import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
+from climb.datasets.decode import formats
 from climb.datasets.rgb import to_rgb, turn_of
 from climb.datasets.squares import middle
 from climb.sources.item import CORRUPT, NOT_AN_IMAGE, TOO_LARGE, TRUNCATED, UNREADABLE, Unusable
@@ -23,15 +23,6 @@ MOST_MEMORY = 600 * 10**6
 """Images that take more bytes at any moment of their decoding (see `climb.sources.memory_needed`) are passed over."""
 MOST_BYTES = 256 * 2**20
 """Files with more are passed over unread."""
-FORMATS = ("JPEG", "PNG", "BMP", "DIB", "WEBP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "TGA", "PCX")
-"""What is decoded, whatever a file is called. Pillow knows more: it would start Ghostscript for a PostScript file, and
-decode an icon before its true size is known."""
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)  # AVIF is not in every build
 
 
 def read_file(path: str) -> bytes:
@@ -61,7 +52,7 @@ def picture(data: bytes, at_least: int) -> Image.Image:
     PNG of 89 million pixels, 622 MB for an RGBA PNG of 75 million, 635 MB for a floating-point TIFF of 75 million.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=_formats()) as image:
+        with Image.open(io.BytesIO(data), formats=formats()) as image:
             width, height = image.size
             if width * height > MOST_PIXELS:
                 raise Unusable(TOO_LARGE, f"{width} x {height} pixels; at most {MOST_PIXELS:,} are decoded")
