@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import torch
 from PIL import Image
 
 from climb.errors import InputError
-from climb.sources import Item, PassedOver, open_source
+from climb.sources import Item, PassedOver, at_hand, open_source
+from climb.sources.iterable import read_iterable
+from climb.sources.source import Everything
 
 Draw = Callable[..., Path]
 
@@ -67,6 +70,19 @@ def test_a_picture_is_turned_by_its_metadata_as_its_bytes_are(turn: int) -> None
     of_bytes, of_picture = open_source([data, picture], image_size=8)
     assert torch.equal(of_bytes.image, of_picture.image)
     assert np.array_equal(np.asarray(picture), pixels)  # somebody else's: it stays as it is
+
+
+def test_nothing_is_no_image() -> None:
+    given = [np.zeros((0, 5, 3), dtype=np.uint8), Image.new("RGB", (4, 0))]
+    arrivals = list(open_source(given, image_size=8).arrivals())
+    assert [a.detail for a in arrivals if isinstance(a, PassedOver)] == ["5 x 0 pixels", "4 x 0 pixels"]
+
+
+def test_large_bytes_are_not_kept_while_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_hand, "LARGE", 500)
+    (found,) = read_iterable([saved(noise(32), "PNG")], image_size=8)(Everything(), threading.Event())
+    assert found.load().shape == (3, 8, 8)
+    assert not isinstance(found.load, partial)
 
 
 def test_what_is_given_may_be_closed_or_overwritten_when_the_next_is_asked_for(draw: Draw, tmp_path: Path) -> None:

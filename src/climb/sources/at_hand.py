@@ -1,4 +1,4 @@
-"""Images whose bytes have been read already: those of an archive or a dataset, which are read from front to back."""
+"""Images whose bytes are there already: of an archive or a dataset, read from front to back, or of an iterable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGE = 2**22
 """Bytes beyond which an image is decoded where it is found: dozens of such files in a queue would fill the memory."""
 
 
-def pending_bytes(data: bytes, image_size: int, *, where: str, identity: int) -> Pending:
+def pending_bytes(data: bytes, image_size: int, *, where: str, identity: int | None) -> Pending:
     """The image in ``data``, to be loaded in a thread of its own; a large one has been by then."""
     if len(data) <= LARGE:
         return Pending(identity=identity, where=where, load=partial(decode, data, image_size))

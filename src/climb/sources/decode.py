@@ -85,9 +85,11 @@ def _check(image: Image.Image, needed: float) -> None:
 
 
 def square(image: Image.Image, image_size: int) -> torch.Tensor:
-    """The middle of a picture in any mode, as RGB uint8 (3, image_size, image_size).
+    """The middle of a picture in any mode, as RGB uint8 (3, image_size, image_size); `Unusable` if it is empty.
 
     Colours are those of `climb.datasets.rgb.to_rgb`.
     """
+    if 0 in image.size:  # an array may be empty; resizing would make a black image of it
+        raise Unusable(NOT_AN_IMAGE, f"{image.width} x {image.height} pixels")
     pixels = np.asarray(middle(to_rgb(image), image_size))
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -14,7 +13,8 @@ import torch
 from PIL import Image, ImageOps
 
 from climb.errors import InputError
-from climb.sources.decode import decode, square
+from climb.sources.at_hand import pending_bytes
+from climb.sources.decode import square
 from climb.sources.folder import find_file
 from climb.sources.item import CORRUPT, TRUNCATED, Claim, Pending, Read, Unusable, refuse
 
@@ -44,7 +44,7 @@ def read_iterable(images: Iterable[Any], *, image_size: int) -> Read:
 
 def _pending(given: Any, image_size: int, where: str) -> Pending:
     if isinstance(given, bytes):
-        return Pending(identity=None, where=where, load=partial(decode, given, image_size))
+        return pending_bytes(given, image_size, where=where, identity=None)
     try:
         image = to_image(given, image_size)  # at once: its owner may close or overwrite it when asked for the next
     except Unusable as error:
