@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from climb.learn import MEASURES
 from climb.runs import Journal
@@ -140,6 +142,31 @@ def test_a_file_is_for_saving(client: TestClient, runs: Path) -> None:
     assert answer.content == (runs / "sweep" / "fifo-1" / "result.json").read_bytes()
     assert answer.headers["content-disposition"] == 'attachment; filename="result.json"'
     assert answer.headers["content-type"] == "application/octet-stream"
+
+
+def test_a_journal_that_grows_while_it_is_sent_is_sent_as_announced(runs: Path) -> None:
+    path = runs / "climb-0" / "journal.jsonl"
+    path.write_bytes(b'{"batch": 1, "event": "train"}\n' * 10_000)  # more than is sent at once
+    announced, sent = 0, 0
+
+    async def receive() -> Message:
+        await asyncio.sleep(0)  # who listens for the end of the connection lets others work meanwhile
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        nonlocal announced, sent
+        if message["type"] == "http.response.start":
+            announced = int(dict(message["headers"])[b"content-length"])
+            Journal(path).write(2, "train")
+        else:
+            sent += len(message["body"])
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/file/climb-0/journal.jsonl", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1")],
+    }  # fmt: skip
+    asyncio.run(make_app(runs)(scope, receive, send))  # type: ignore[arg-type]
+    assert sent == announced
 
 
 def test_names_are_escaped(client: TestClient, runs: Path) -> None:

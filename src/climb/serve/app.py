@@ -23,7 +23,7 @@ from climb.serve.metrics import MEDIA_TYPE, metrics
 from climb.serve.pages import combined_version, compare_page, compared, run_page, run_parts
 from climb.serve.watched import Parts, WatchedRun, legible
 
-JSON = "application/json"
+JSON, BYTES = "application/json", "application/octet-stream"
 T = TypeVar("T")
 
 
@@ -101,9 +101,15 @@ def _add_files(app: FastAPI, runs: Runs) -> None:
     def file(name: str) -> Response:
         for known in FILES:
             if name == known or name.endswith(f"/{known}"):
-                path = _known(runs, name.removesuffix(known).removesuffix("/")).file(known)
-                if path is not None:  # always to be saved, never to be shown: it is not a page of this server
-                    return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+                run = _known(runs, name.removesuffix(known).removesuffix("/"))
+                path = run.file(known)
+                if path is None:
+                    continue
+                # Always to be saved, never to be shown: it is not a page of this server.
+                if known == "journal.jsonl":  # it may grow meanwhile, and more than was announced cannot be sent
+                    saved = {"Content-Disposition": f'attachment; filename="{known}"'}
+                    return Response(_told(run.title, path.read_bytes), media_type=BYTES, headers=saved)
+                return FileResponse(path, filename=path.name, media_type=BYTES)
         raise HTTPException(404, "there is no such file of a run here")
 
 
