@@ -132,6 +132,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         load_tree(path, kind="model")
 
 
+@pytest.mark.parametrize(
+    "header", ['{"kind"', "[]", '{"kind": "model"}', '{"kind": "model", "format_version": "1", "tree": 1}']
+)
+def test_a_damaged_header_is_said_to_be(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"x": torch.zeros(1)}, str(path), metadata={"climb": header})
+    with pytest.raises(ClimbError, match=r"a\.safetensors is damaged: its header"):
+        load_tree(path, kind="model")
+
+
 def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClimbError, match=f"cannot read {tmp_path}"):
         load_tree(tmp_path, kind="model")

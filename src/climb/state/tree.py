@@ -45,10 +45,12 @@ def load_tree(path: Path, *, kind: str, device: torch.device | str = "cpu", at: 
     """
     try:
         with safe_open(str(path), framework="pt", device=str(device)) as handle:
-            header = json.loads((handle.metadata() or {}).get(_HEADER, "{}"))
+            header = _header(handle, path)
             if header.get("kind") != kind:
                 raise ClimbError(f"{path} is not a climb {kind}: its header says {header.get('kind', 'nothing')}")
-            version = header["format_version"]
+            version = header.get("format_version")
+            if not isinstance(version, int) or "tree" not in header:
+                raise ClimbError(f"{path} is damaged: its header is not whole")
             if version > FORMAT_VERSION:
                 raise ClimbError(
                     f"{path} has format_version {version}; this climb reads up to {FORMAT_VERSION}: install a newer one"
@@ -62,10 +64,21 @@ def tree_kind(path: Path) -> str | None:
     """What a file says it is (a checkpoint, a model, an encoder); None for a safetensors file of somebody else."""
     try:
         with safe_open(str(path), framework="pt") as handle:
-            kind = json.loads((handle.metadata() or {}).get(_HEADER, "{}")).get("kind")
+            kind = _header(handle, path).get("kind")
     except (SafetensorError, OSError) as error:
         raise ClimbError(f"cannot read {path}: {error}") from error
     return None if kind is None else str(kind)
+
+
+def _header(handle: Any, path: Path) -> dict[str, Any]:
+    """What we wrote into the file's header; nothing where it is somebody else's."""
+    try:
+        found = json.loads((handle.metadata() or {}).get(_HEADER, "{}"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ClimbError(f"{path} is damaged: its header is no JSON object")
+    return found
 
 
 def _branch(tree: Any, at: Sequence[str], path: Path) -> Any:
