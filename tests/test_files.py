@@ -34,6 +34,12 @@ def test_a_name_that_is_not_utf8_can_be_written_and_opens_again(tmp_path: Path) 
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == r"<p>caf\udce9</p>"
 
 
+def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
+    path = tmp_path / ("ü" * 125 + ".txt")  # 254 bytes
+    write_text(path, "a")
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_others_may_read_what_the_folder_lets_them(tmp_path: Path) -> None:
     def keeps_to_itself(temporary: Path) -> None:
         temporary.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from climb.errors import ClimbError
 
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then put it in place at once."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = path.with_name(f".{_start(path)}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -49,7 +49,11 @@ def sync_folder(folder: Path) -> None:
 
 def leftovers(path: Path) -> list[Path]:
     """What processes that were killed left of writing ``path``."""
-    return sorted(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
+    return sorted(path.parent.glob(f".{glob.escape(_start(path))}.*.tmp"))
+
+
+def _start(path: Path) -> str:
+    return path.name[:50]  # systems allow 255 bytes, of which a character may take four
 
 
 def write_text(path: Path, text: str) -> None:

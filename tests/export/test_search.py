@@ -228,6 +228,15 @@ def test_bad_requests(
         copy_found(tmp_path / "text.png", found)
 
 
+def test_an_image_with_the_longest_of_names_is_copied(tmp_path: Path) -> None:
+    path = tmp_path / ("ü" * 125 + ".png")  # 254 bytes
+    Image.new("RGB", (8, 8)).save(path)
+    (copy,) = copy_found(tmp_path / "copies", [Found(name=str(path), similarity=-0.5, path=path)])
+    assert copy.read_bytes() == path.read_bytes()
+    assert copy.name.startswith("001--0.500-ü")
+    assert copy.suffix == ".png"
+
+
 def test_images_inside_a_shard_have_no_file_to_show(
     learned: tuple[Climb, Path], pictures: Path, tmp_path: Path
 ) -> None:

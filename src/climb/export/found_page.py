@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -18,6 +19,8 @@ from climb.files import write_atomic, write_text
 from climb.sources.decode import picture, read_file
 from climb.sources.item import Unusable
 
+LONGEST = 235
+"""Bytes of a copy's own name: systems allow 255, with its place and similarity in front."""
 SIDE = 192
 """Longest side of a picture on the page, in pixels."""
 
@@ -75,6 +78,8 @@ def copy_found(folder: str | Path, found: Sequence[Found]) -> list[Path]:
     copies = []
     for place, one in enumerate(found, start=1):
         name = one.path.name if one.path is not None else f"{one.name.replace(' ', '-')}.png"
+        while len(os.fsencode(name)) > LONGEST:
+            name = name[1:]  # its end says of which kind it is
         copy = folder / f"{place:03d}-{one.similarity:.3f}-{name}"
         if one.path is not None:
             _copy(one.path, copy)
