@@ -16,6 +16,7 @@ from climb.config import DataConfig, EvaluationConfig, Execution, LearnerConfig,
 from climb.errors import InputError
 from climb.report import write_report
 from climb.runs import execute
+from climb.state import save_tree
 
 MakeRun = Callable[..., Path]
 
@@ -305,6 +306,12 @@ def test_stream_without_labels_and_with_parts_missing(make_run: MakeRun) -> None
 def test_a_memory_that_cannot_be_read_is_no_reason_for_no_page(make_run: MakeRun) -> None:
     folder = make_run()
     (folder / "memory.safetensors").write_bytes(b"not a safetensors file")
+    assert "keeps no picture of the memory" in text_of(page_of(folder))
+
+
+def test_nor_is_one_that_says_more_than_is_known(make_run: MakeRun) -> None:
+    folder = make_run()
+    save_tree(folder / "memory.safetensors", {"seen": 3, "groups": [{"mood": "good"}]}, kind="memory")
     assert "keeps no picture of the memory" in text_of(page_of(folder))
 
 

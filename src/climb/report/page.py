@@ -57,7 +57,7 @@ def read_memory(folder: Path) -> Remembered | None:
     """
     try:
         found = RunFolder(folder).load_memory()
-    except (ClimbError, OSError, KeyError):
+    except (ClimbError, OSError, LookupError, TypeError, ValueError):  # also one that a newer version wrote
         return None
     return None if found is None else found.smaller()
 
