@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from climb.nets import Encoded
 from climb.objectives import DecoupledContrast
 
 
@@ -26,3 +27,21 @@ def test_the_gradient_of_the_loss_by_finite_differences() -> None:
     generator = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64).requires_grad_().unbind()
     assert torch.autograd.gradcheck(DecoupledContrast(0.5).loss, (first, second))
+
+
+def test_the_default_temperature() -> None:
+    first, second = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(DecoupledContrast().loss(first, second), DecoupledContrast(0.5).loss(first, second))
+
+
+def test_forward_holds_the_two_views_of_a_batch_against_each_other() -> None:
+    embeddings = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+    encoded = Encoded(
+        views=torch.zeros(2, 5, 3, 8, 8),
+        features=torch.zeros(2, 5, 1),
+        embeddings=embeddings,
+        stream_rows=torch.arange(5),
+        replay_rows=torch.arange(0),
+    )
+    objective = DecoupledContrast(0.5)
+    assert torch.equal(objective(encoded), objective.loss(embeddings[0], embeddings[1]))
