@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,15 +186,23 @@ def test_how_the_stream_is_cut_into_mini_batches_changes_nothing(prune: Any, siz
     assert stored_numbers(cut) == stored_numbers(single)
 
 
-EVERY_KIND: dict[str, Callable[[], Any]] = {
-    "centroid": lambda: CentroidMemory(
-        20, IMAGE_SHAPE, DIM, stm_centroids=5, ltm_centroids=3, images_per_centroid=3, window=25, novelty_percentile=0.8
+EVERY_KIND: dict[str, Callable[..., Any]] = {
+    "centroid": partial(
+        CentroidMemory,
+        20,
+        IMAGE_SHAPE,
+        DIM,
+        stm_centroids=5,
+        ltm_centroids=3,
+        images_per_centroid=3,
+        window=25,
+        novelty_percentile=0.8,
     ),
-    "fifo": lambda: FifoMemory(10, IMAGE_SHAPE, DIM, embedding_rate=0.5),
-    "reservoir": lambda: ReservoirMemory(10, IMAGE_SHAPE, DIM, embedding_rate=0.5),
-    "minred": lambda: MinRedMemory(10, IMAGE_SHAPE, DIM),
-    "part_and_select": lambda: PartAndSelectMemory(10, IMAGE_SHAPE, DIM),
-    "patches": lambda: PatchMemory(5, IMAGE_SHAPE, DIM, patches_per_centroid=3, least_patches=1, window=25),
+    "fifo": partial(FifoMemory, 10, IMAGE_SHAPE, DIM, embedding_rate=0.5),
+    "reservoir": partial(ReservoirMemory, 10, IMAGE_SHAPE, DIM, embedding_rate=0.5),
+    "minred": partial(MinRedMemory, 10, IMAGE_SHAPE, DIM),
+    "part_and_select": partial(PartAndSelectMemory, 10, IMAGE_SHAPE, DIM),
+    "patches": partial(PatchMemory, 5, IMAGE_SHAPE, DIM, patches_per_centroid=3, least_patches=1, window=25),
 }
 every_kind = pytest.mark.parametrize("make", EVERY_KIND.values(), ids=EVERY_KIND)
 
@@ -208,10 +217,11 @@ def test_a_single_image_can_be_drawn(make: Callable[[], Any]) -> None:
     assert memory.sample(2) is None
 
 
+@pytest.mark.parametrize("seed", [0, 7])
 @every_kind
-def test_draws_follow_the_seed_through_a_generator_of_their_own(make: Callable[[], Any]) -> None:
+def test_draws_follow_the_seed_through_a_generator_of_their_own(make: Callable[..., Any], seed: int) -> None:
     """So that a run can be repeated by a later version; insertions draw from another one."""
-    memory, generator = make(), numpy_generator(0, "replay")
+    memory, generator = make(seed=seed), numpy_generator(seed, "replay")
     memory.insert(numbered_images(0, 4), torch.eye(4, DIM))
     for n in (3, 1, 4):
         assert memory.sample(n).ids.tolist() == generator.choice(4, size=n, replace=False).tolist()
