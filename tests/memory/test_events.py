@@ -28,6 +28,14 @@ def test_the_last_events_in_their_order(kept: int, events: int) -> None:
     assert log.listed() == other.listed() == list(plain)
 
 
+def test_what_was_taken_of_a_full_log_does_not_change_with_it() -> None:
+    log = EventLog(kept=2)
+    log.extend([(3, "created", 0), (5, "created", 1)])
+    taken = log.to_tensor()
+    log.append(9, "promoted", 0)
+    assert taken.tolist() == [[3, 0, 0], [5, 0, 1]]
+
+
 def test_an_empty_log_has_three_columns() -> None:
     assert EventLog().to_tensor().shape == (0, 3)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +81,21 @@ def test_loaded_it_decides_as_it_would_have() -> None:
         each.put([8], torch.eye(4)[1:2])
     assert pairs.closest() == loaded.closest() == (9, 8)
     assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in pairs.state_dict().items())
+
+
+def test_a_state_is_of_the_moment_it_was_taken() -> None:
+    """Neither the table that it was taken of nor one that it was loaded into changes it by going on."""
+    pairs, loaded = ClosestPair(6, 4, "cpu"), ClosestPair(6, 4, "cpu")
+    pairs.put([0, 1, 2], torch.eye(4)[:3])
+    state = pairs.state_dict()
+    taken = copy.deepcopy(state)
+    loaded.load_state_dict(state)
+    for each in (pairs, loaded):
+        each.drop(1)
+        each.closest()
+        each.put([0, 5], torch.tensor([[1.0, 0.0, 0.0, 0.5], [0.0, 0.0, 1.0, 1.0]]))
+        each.drop(5)  # what 2 is closest to
+    assert all(torch.equal(value, taken[name]) for name, value in state.items())
 
 
 def test_bytes_count_directions_and_the_table() -> None:
