@@ -76,6 +76,10 @@ def test_impossible_input_is_refused(kind: type[FifoMemory | ReservoirMemory]) -
     full.insert(numbered_images(0, 5), None)
     with pytest.raises(InputError, match=r"holds 5 images.*room for 4"):
         memory.load_state_dict(full.state_dict())
+    larger = kind(4, (3, 5, 5), 2)
+    larger.insert(torch.zeros(1, 3, 5, 5, dtype=torch.uint8), None)
+    with pytest.raises(InputError, match=r"of shape \(3, 5, 5\), .* of shape \(3, 4, 4\)"):
+        memory.load_state_dict(larger.state_dict())
 
 
 @pytest.mark.parametrize("kind", [FifoMemory, ReservoirMemory])

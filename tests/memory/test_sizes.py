@@ -66,3 +66,16 @@ def test_embeddings_must_come_with_the_images_and_fit(kind: Any) -> None:
     with pytest.raises(InputError, match=r"uint8 images of shape \(n, 3, 4, 4\)"):
         memory.insert(torch.zeros(2, *IMAGE_SHAPE), torch.zeros(2, 8))
     assert len(memory) == 0
+
+
+@pytest.mark.parametrize("other", [{"stm_centroids": 3}, {"ltm_centroids": 3}, {"images_per_centroid": 4}])
+def test_a_memory_of_other_sizes_is_not_continued(other: dict[str, int]) -> None:
+    """Its centroids would be taken for others: there may be as many rows in all, or a full one may hold fewer."""
+    sizes = {"stm_centroids": 2, "ltm_centroids": 2, "images_per_centroid": 3}
+    memory = CentroidMemory(20, IMAGE_SHAPE, 8, **sizes)
+    state = CentroidMemory(20, IMAGE_SHAPE, 8, **{**sizes, **other}).state_dict()
+    with pytest.raises(InputError, match=r"the saved memory has \{.*\}; this one has \{"):
+        memory.load_state_dict(state)
+    for capacity, shape, dim in ((21, IMAGE_SHAPE, 8), (20, (3, 5, 5), 8), (20, IMAGE_SHAPE, 9)):
+        with pytest.raises(InputError, match="the saved memory has"):
+            memory.load_state_dict(CentroidMemory(capacity, shape, dim, **sizes).state_dict())
