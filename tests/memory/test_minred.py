@@ -227,6 +227,17 @@ def test_a_diverged_network_is_reported_and_nothing_is_lost(poison: float) -> No
     assert ids_of(memory) == [0, 1, 2]
 
 
+def test_loading_forgets_which_embeddings_changed_in_an_earlier_life() -> None:
+    """They may be of slots that the loaded memory has not filled when it first compares."""
+    young, used = MinRedMemory(5, IMAGE_SHAPE, 2), MinRedMemory(5, IMAGE_SHAPE, 2)
+    young.insert(numbered_images(0, 2), directions(0, 90))
+    used.insert(numbered_images(0, 5), directions(0, 10, 20, 30, 40))  # not compared yet
+    used.load_state_dict(young.state_dict())
+    for memory in (young, used):
+        memory.insert(numbered_images(2, 4), directions(180, 200, 220, 240))
+    assert ids_of(young) == ids_of(used) == [1, 2, 3, 4, 5]
+
+
 def test_bytes_count_images_embeddings_and_similarities() -> None:
     assert MinRedMemory(10, IMAGE_SHAPE, 6).nbytes == 10 * 48 + 10 * 6 * 4 + 10 * 10 * 4
 

@@ -87,6 +87,16 @@ def test_a_store_that_grows_keeps_every_image_in_its_slot() -> None:
     assert torch.equal(store.get([*slots[::2], *more]), images[[0, 2, 3, 4, 5, 6, 7]])
 
 
+def test_cleared_images_are_forgotten_with_their_ids() -> None:
+    """One of them may come again, and go before it is put: then no slot must be given back."""
+    images = ImagesById(ImageStore(2, (3, 2, 2), "cpu"))
+    images.put([5], torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
+    images.clear()
+    images.put([7], torch.ones(1, 3, 2, 2, dtype=torch.uint8))
+    images.drop([5])
+    assert len(images.store) == 1
+
+
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["create", "move", "move", "merge"]), st.integers(0, 5), st.integers(0, 7)),
@@ -127,6 +137,17 @@ def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
             np.testing.assert_allclose(geometry.distances(query), expected, atol=1e-4)
     geometry.flush()
     np.testing.assert_allclose(values.numpy(), plain, atol=1e-4)
+
+
+def test_geometry_merges_centroids_where_they_have_moved_to() -> None:
+    values = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    norms = values.norm(dim=1)
+    geometry = BatchGeometry(values, norms, torch.tensor([[3.0, 0.0]]))
+    geometry.move(0, 0, 0.5)  # to (2, 0), which the device does not know yet
+    geometry.merge(0, 1)
+    geometry.flush()
+    assert values.tolist() == [[1.0, 0.5], [0.0, 1.0]]
+    assert norms.tolist() == pytest.approx([math.hypot(1.0, 0.5), 1.0])
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -55,6 +55,10 @@ def promoted() -> PatchMemory:
     return memory
 
 
+def test_the_capacity_is_that_of_the_short_term_memory() -> None:
+    assert PatchMemory(7, (3, 4, 4), DIM, patches_per_centroid=6).capacity == 7 * 6
+
+
 @pytest.mark.parametrize("percentile", [0.3, 0.95])
 def test_keeps_the_promises_of_a_memory(percentile: float) -> None:
     check_memory(
