@@ -98,6 +98,14 @@ def test_memory_only_takes_what_there_is_at_the_start() -> None:
     assert batch.is_replay.all()
 
 
+def test_memory_only_hands_on_what_is_stored_with_the_images() -> None:
+    memory = Before(40, (3, 8, 8), 4, embedding_rate=0.5)
+    memory.insert(numbered(0, 20), torch.arange(20.0)[:, None].expand(20, 4))
+    batch = MemoryOnly()(numbered(200, 4), memory, CONFIG, 0)
+    assert batch.targets is not None
+    assert torch.equal(batch.targets, batch.ids[:, None].expand(12, 4).float())
+
+
 def test_memory_only_spends_what_replay_spends(images: Callable[..., torch.Tensor]) -> None:
     engine = engine_of(MemoryOnly(), Before(40, (3, 16, 16), 512))
     spent = []
