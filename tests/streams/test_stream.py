@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from climb.errors import InputError
 from climb.streams import KINDS, Manifest, Stream, blurred, iid, irregular, make, regular
+from climb.streams.blurring import blurring
 
 
 def labels_of(counts: list[int], seed: int = 0) -> torch.Tensor:
@@ -178,6 +180,17 @@ def test_blur_takes_at_most_half_a_task() -> None:
     # All of the two halves around a boundary takes part, up to their far ends.
     assert middle in order[20:27]
     assert first in order[53:60]
+
+
+def test_blur_takes_at_most_half_of_each_task_where_their_sizes_differ() -> None:
+    long, short, longer = np.arange(40), np.arange(40, 44), np.arange(44, 104)
+    first, middle, last = blurring([long, short, longer], 1000, np.random.RandomState(0))
+    assert first[:20].tolist() == long[:20].tolist()
+    assert last[30:].tolist() == longer[30:].tolist()
+    # Each half of the short task stays within reach of its own boundary.
+    assert set(first) <= {*long, 40, 41}
+    assert set(last) <= {*longer, 42, 43}
+    assert (len(first), len(middle), len(last)) == (40, 4, 60)
 
 
 def test_iid_segments_are_equal_random_shares() -> None:
