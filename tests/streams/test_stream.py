@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -191,6 +192,31 @@ def test_blur_takes_at_most_half_of_each_task_where_their_sizes_differ() -> None
     assert set(first) <= {*long, 40, 41}
     assert set(last) <= {*longer, 42, 43}
     assert (len(first), len(middle), len(last)) == (40, 4, 60)
+
+
+@pytest.mark.parametrize("kind", ["regular", "iid"])
+def test_what_is_drawn_follows_the_seed(kind: str) -> None:
+    labels = labels_of([20] * 4)
+
+    def stream(seed: int, validation: float) -> Stream:
+        tasks = ((0, 1), (2, 3))
+        return Stream(Manifest(kind=kind, tasks=tasks, seed=seed, validation=validation), labels, labels)
+
+    assert arrived(stream(1, 0.0), 1) != arrived(stream(2, 0.0), 1)
+    one, other = (joined([segment.validation for segment in stream(seed, 0.2).segments]) for seed in (1, 2))
+    assert one != other
+
+
+def test_how_a_boundary_is_blurred_follows_the_seed() -> None:
+    labels = labels_of([20] * 4)
+
+    def places(seed: int) -> list[int]:
+        """Where each image would have come without blur."""
+        sharp, mixed = Manifest(kind="regular", tasks=((0, 1), (2, 3)), seed=seed), blurred(4, 2, seed=seed, blur=10)
+        order = arrived(Stream(sharp, labels, labels), 1)
+        return [order.index(image) for image in arrived(Stream(replace(mixed, tasks=sharp.tasks), labels, labels), 1)]
+
+    assert places(1) != places(2)
 
 
 def test_iid_segments_are_equal_random_shares() -> None:
