@@ -66,6 +66,9 @@ def test_lower_is_better_turns_the_side() -> None:
 def test_too_few_values_have_no_test() -> None:
     one, two = sample([1.0]), sample([1.0, 2.0])
     assert p_value(one, two) is None
+    printed = Sample(mean=1.0, std=0.5, n=1)  # a spread that one value cannot have
+    assert p_value(two, printed) is None
+    assert p_value(printed, two) is None
     assert p_value(two, two, Comparison(kind="paired")) is not None
     assert p_value(two, sample_of({8: 1.0, 9: 2.0}), Comparison(kind="paired")) is None
 

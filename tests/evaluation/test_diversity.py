@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from climb.errors import InputError
 from climb.evaluation import diversity
 from climb.evaluation.diversity import cluster_distances, measure_diversity, uniformity, unit_rows, vendi_score
-from climb.evaluation.kmeans import k_means
+from climb.evaluation.kmeans import Clusters, k_means
 
 
 def embeddings(count: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -133,3 +134,15 @@ def test_a_gpu_measures_what_the_cpu_does() -> None:
     assert there.uniformity == pytest.approx(here.uniformity, rel=1e-9)
     assert there.intra_distance == pytest.approx(here.intra_distance, rel=0.01)  # a tie may fall the other way
     assert there.inter_intra_ratio == pytest.approx(here.inter_intra_ratio, rel=0.01)
+
+
+def test_a_cluster_without_images_is_no_ones_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = torch.tensor([[[1.0, 0.0], [0.6, 0.8], [-1.0, 0.0]]])
+    centres = torch.tensor([[[0.8, 0.4], [-1.0, 0.0], [0.0, 1.0]]])
+    labels, sizes = torch.tensor([[0, 0, 1]]), torch.tensor([[2.0, 1.0, 0.0]])
+    found = Clusters(centres=centres, labels=labels, sizes=sizes)
+    monkeypatch.setattr(diversity, "k_means", lambda points, k, generator: found)
+    (intra,), (ratio,) = cluster_distances(points, 3, generator=torch.Generator())
+    cosine = 2 / math.sqrt(5)  # of the first two images to their mean; of that to the third image it is the same, minus
+    assert intra == pytest.approx(2 / 3 * (1 - cosine), abs=1e-6)
+    assert ratio == pytest.approx((1 + cosine) / intra, abs=1e-4)

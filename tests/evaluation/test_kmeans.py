@@ -73,3 +73,17 @@ def test_the_centre_of_an_empty_cluster_stays_where_it_is() -> None:
     found = refine(points, torch.tensor([[[1.0], [100.0], [7.0]]]))
     assert found.centres.flatten().tolist() == [1.5, 100.0, 5.5]
     assert found.sizes.flatten().tolist() == [2, 0, 2]
+
+
+def test_starts_are_drawn_in_proportion_to_the_squared_distance() -> None:
+    samples = 20_000
+    points = torch.tensor([0.0, 1.0, 2.0, 3.0]).view(1, 4, 1).expand(samples, 4, 1)
+    first, second = spread_start(points, 2, generator=torch.Generator().manual_seed(0))[:, :, 0].unbind(1)
+    drawn = torch.bincount(second[first == 0].long(), minlength=4) / (first == 0).sum()
+    assert drawn.tolist() == pytest.approx([0, 1 / 14, 4 / 14, 9 / 14], abs=0.02)
+
+
+def test_starts_come_from_the_given_generator_alone() -> None:
+    points = torch.randn(2, 30, 3, generator=torch.Generator().manual_seed(1))
+    one, other = (spread_start(points, 4, generator=torch.Generator().manual_seed(0)) for _ in range(2))
+    assert torch.equal(one, other)
