@@ -61,6 +61,8 @@ def restated_probe(train, train_labels, validation, validation_labels, *, classe
         (LinearProbeConfig(batch_size=32, patience=2, min_lr=0.01), 150, (2, 1, True)),
         # Ends at the first, though it would have improved.
         (LinearProbeConfig(batch_size=32, patience=2, min_lr=0.04), 150, (1, 0, True)),
+        # Goes on at the least learning rate itself, and improves there.
+        (LinearProbeConfig(batch_size=32, patience=2, lr_factor=2.0, min_lr=0.025), 150, (2, 1, True)),
         # Ends because the epochs are spent.
         (LinearProbeConfig(batch_size=32, epochs=7), 150, (0, 0, False)),
         # The whole set is one batch.
@@ -75,6 +77,16 @@ def test_the_schedule_is_the_one_restated_here(blobs, config, rows, course) -> N
     torch.testing.assert_close(probe.bias, bias, atol=1e-5, rtol=0)
     # A case is worth something only if it took the course it stands for.
     assert (reductions, best_after, epochs < config.epochs) == course
+
+
+def test_the_patience_is_whole_again_after_a_reduction(blobs) -> None:
+    given = (*blobs(150, spread=1.5), *blobs(400, spread=1.5, seed=1))
+    config = LinearProbeConfig(batch_size=32, patience=3, min_lr=0.0025)
+    weight, _, epochs, reductions, best_after = restated_probe(*given, classes=5, config=config, seed=9)
+    # With a patience of one the improvement after the first reduction would not be waited for.
+    assert (epochs, reductions, best_after) == (23, 3, 1)
+    probe = fit_linear_probe(*given, classes=5, config=config, seed=9)
+    torch.testing.assert_close(probe.weight, weight, atol=1e-5, rtol=0)
 
 
 def test_the_defaults_are_the_protocol_of_the_papers_tables() -> None:
