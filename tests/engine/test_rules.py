@@ -343,3 +343,18 @@ def test_the_same_next_loss_after_save_and_load(
     assert here.objective.item() == there.objective.item()
     assert here.alignment.item() == there.alignment.item()
     assert here.alignment.item() != 0
+
+
+def test_views_that_an_objective_embeds_by_itself_are_counted(
+    images: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(BatchRule(), None)
+    monkeypatch.setattr(SimCLR, "forwards", lambda self, rows: 10 * rows)
+    engine.observe(images(4, 0))
+    assert engine.budget.forward_only == 10 * engine.budget.cbp // 2 > 0
+
+
+def test_the_optimiser_is_the_configured_one() -> None:
+    settings = {"lr": 0.2, "momentum": 0.5, "weight_decay": 0.01}
+    (group,) = engine_of(BatchRule(), None, config=replace(CONFIG, **settings))._eager_step.optimizer.param_groups
+    assert {name: group[name] for name in settings} == settings
