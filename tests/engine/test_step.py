@@ -15,7 +15,7 @@ from climb.engine.numerics import Precision
 from climb.engine.step import TrainStep, trainable
 from climb.errors import ClimbError
 from climb.methods import METHODS
-from climb.nets import Encoded
+from climb.nets import Encoded, frozen
 from climb.objectives import Objective
 from climb.objectives.byol import BYOL
 
@@ -108,6 +108,17 @@ def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
     torch.testing.assert_close(streamed, expected[stream_rows])
     torch.testing.assert_close(replayed, expected[replay_rows])
     assert torch.isfinite(alignment)
+
+
+def test_under_the_paper_replayed_rows_are_embedded_again_by_the_network_after_the_step(make_engine: Make) -> None:
+    images = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    engine = make_engine(preset="paper")
+    views = engine.augment(images, torch.Generator().manual_seed(0))
+    stream_rows, replay_rows = torch.tensor([1, 4]), torch.tensor([3, 0, 2])
+    *_, replayed = step_of(engine)(images, stream_rows, replay_rows, torch.zeros(0))
+    with frozen(engine.parts.network):
+        expected = engine.parts.network(views[:, replay_rows].flatten(0, 1))[1].view(2, 3, -1).mean(0)
+    torch.testing.assert_close(replayed, expected)
 
 
 def test_an_objective_is_shown_the_network_after_its_step(make_engine: Make) -> None:
