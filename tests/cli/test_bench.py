@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from climb.recipes import RECIPES
 
 Command = Callable[..., Any]
 RESULTS = Path(__file__).parents[2] / "results"
+METHODS = RESULTS / "cifar100-20-methods"
 
 
 def test_without_a_name_the_grids_are_listed(climb: Command) -> None:
@@ -91,6 +93,23 @@ def test_published_runs_are_reused_and_their_table_is_not_folded_in_a_log(
     assert said.code == 0, said.err
     assert "2 runs (2 done), 0 to do" in said.out
     assert re.search(r"CLA-E +43\.84 +(\* +)?37\.59 ± 1\.14 +\+6\.25 +49\.61 +(\* +)?40\.95 ± 0\.98 +\+8\.66", said.out)
+
+
+def test_runs_that_are_done_but_cannot_be_compared_are_a_failure_and_no_bad_input(
+    climb: Command, tmp_path: Path
+) -> None:
+    published = {"climb": RESULTS / "cifar100-20-paper" / "seed-0", "cla-e": METHODS / "cla-e-paper-0"}
+    for name, folder in published.items():
+        shutil.copytree(folder, tmp_path / "done" / name)
+    costly = tmp_path / "done" / "cla-e" / "result.json"
+    result = json.loads(costly.read_text())
+    costly.write_text(json.dumps({**result, "cbp": 2 * result["cbp"]}))
+    command = ("bench", "table-regular", "--methods", *published, "--tasks", 20, "--seeds", 1, "--device", "cpu")
+    options = ("--reuse", tmp_path / "done", "--out", tmp_path / "out")
+    said = climb(*command, *options)
+    assert said.code == 1
+    assert "table-regular: these runs cannot be compared: different budgets of backward passes" in said.err
+    assert climb(*command, *options, "--mix").code == 0
 
 
 def test_tune_refuses_what_it_cannot_tune(climb: Command) -> None:
