@@ -310,7 +310,7 @@ def cla_r(w: Workshop) -> Parts:
     return with_replay(w, w.fifo(embedding_rate=0.5), w.stored_targets())
 
 
-@method("cla-b", paper="Cignoni et al., 2025", lr=0.1, alignment_weight=1.0)
+@method("cla-b", paper="Cignoni et al., 2025", lr=0.03, alignment_weight=1.0)
 def cla_b(w: Workshop) -> Parts:
     """No memory; distillation from an EMA teacher on the stream itself."""
     return Parts(
