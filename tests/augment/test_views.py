@@ -166,7 +166,6 @@ def test_wrong_statistics_are_refused(mean: tuple[float, ...], std: tuple[float,
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_device_agrees_with_the_cpu_and_can_be_captured() -> None:
     images = photos(16)
     here, there = augment(), Augment(Policy(), MEAN, STD, device="cuda")

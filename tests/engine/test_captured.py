@@ -18,10 +18,7 @@ from climb.memory import InsertReport
 from climb.memory.contract import Embed
 from climb.presets import apply_preset
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 
 def make(kind: EngineKind, preset: str) -> Engine:

@@ -82,7 +82,6 @@ def sleeps_and_learns(engine: Pcmc, images: Draw) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kind", ["captured", "compiled"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:TensorFloat32:UserWarning")
 def test_a_faster_step_agrees_with_an_eager_one_and_follows_the_rate(kind: EngineKind, images: Draw) -> None:
@@ -104,7 +103,6 @@ def test_a_faster_step_agrees_with_an_eager_one_and_follows_the_rate(kind: Engin
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kind", ["captured", "compiled"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:TensorFloat32:UserWarning")
 def test_a_faster_engine_sleeps_on_a_gpu(kind: EngineKind, images: Draw) -> None:

@@ -97,7 +97,6 @@ def test_small_steps_are_those_of_methods_that_train_on_the_stream_alone() -> No
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", ["finetune", "cla-b"])
 def test_small_compiled_steps_agree_with_eager_ones(name: str) -> None:
     """One step at a time from the same state. A gradient that is read before it is there would be far off."""

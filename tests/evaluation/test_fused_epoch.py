@@ -14,8 +14,6 @@ from climb.evaluation.probe_epoch import ProbeEpoch
     ("rows", "width", "classes", "batch"), [(70, 16, 5, 16), (3000, 512, 100, 256), (900, 33, 1000, 50)]
 )
 def test_a_fused_epoch_is_a_plain_one(rows: int, width: int, classes: int, batch: int) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     pytest.importorskip("triton")
     from climb.evaluation.fused_epoch import FusedEpoch
 

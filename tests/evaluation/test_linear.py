@@ -212,7 +212,6 @@ def test_bad_input_is_refused(blobs) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_probe_is_as_good_as_a_cpu_one(blobs) -> None:
     parts = (*blobs(2000, classes=8), *blobs(300, classes=8, seed=1))
     test, test_labels = blobs(2000, classes=8, seed=2)

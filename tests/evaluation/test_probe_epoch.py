@@ -102,7 +102,6 @@ def test_addresses_never_change(blobs) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_captured_epoch_is_the_eager_one(blobs) -> None:
     features, labels = (part.cuda() for part in blobs(600, classes=9, width=64))
 

@@ -192,7 +192,6 @@ def test_images_kept_on_the_host_are_saved_and_loaded_there(monkeypatch: pytest.
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_images_kept_on_the_host_reach_the_gpu() -> None:
     store = ImageStore(40, (3, 8, 8), "cuda", on_host=True)
     images = torch.randint(0, 256, (30, 3, 8, 8), dtype=torch.uint8)
