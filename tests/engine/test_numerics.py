@@ -35,6 +35,19 @@ def test_a_missing_gpu_says_what_to_type() -> None:
         resolve_device("cuda")
 
 
+@pytest.mark.parametrize(("share", "warned"), [(None, False), ("100", False), ("60", True)])
+def test_a_part_of_a_card_is_warned_of(
+    share: str | None, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
+    if share is not None:
+        monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", share)
+    assert resolve_device("cuda").type == "cuda"
+    assert ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is set" in caplog.text) is warned
+
+
 def test_precisions_and_engines_the_device_has_not() -> None:
     with pytest.raises(InputError, match="tf32 exists on CUDA devices only"):
         resolve_precision("tf32", CPU)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, get_args
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 
 Precision = Literal["float32", "tf32", "bf16"]
 EngineKind = Literal["eager", "captured", "compiled"]
+
+MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"  # of NVIDIA's MPS, which is not the mps that torch calls Apple's
 
 
 def resolve_device(name: str) -> torch.device:
@@ -35,6 +38,8 @@ def resolve_device(name: str) -> torch.device:
         raise InputError(f"device '{name}' was asked for, but torch sees {torch.cuda.device_count()} CUDA device(s)")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device '{name}' was asked for, but torch sees no CUDA device; type --device cpu")
+    if device.type == "cuda" and os.environ.get(MPS_SHARE, "100") != "100":
+        log.warning("%s is set: on a part of a card trainings have become NaN. Unset it, or watch the loss.", MPS_SHARE)
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("device 'mps' was asked for, but torch sees none; type --device cpu")
     if device.type not in ("cpu", "cuda", "mps"):
