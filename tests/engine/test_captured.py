@@ -172,3 +172,20 @@ def test_a_capture_that_breaks_off_for_want_of_memory_says_so(monkeypatch: pytes
     monkeypatch.setattr(torch.cuda, "graph", graph)
     with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
         Captured(step, device=torch.device("cpu"))._capture((torch.zeros(1),))
+
+
+def test_want_of_memory_in_a_capture_is_said_to_be_that() -> None:
+    """What catches it makes the batch smaller, or says so; the next captures work."""
+
+    def greedy(values: torch.Tensor) -> tuple[torch.Tensor]:
+        if torch.cuda.is_current_stream_capturing():
+            torch.empty(2**50, device="cuda")
+        return (values + 1,)
+
+    captured, value = Captured(greedy, device=torch.device("cuda")), torch.zeros(3, device="cuda")
+    for _ in range(8):
+        captured(value)
+    with pytest.raises(torch.OutOfMemoryError):
+        captured(value)
+    sound = Captured(lambda values: (values + 1,), device=torch.device("cuda"))
+    assert all(sound(value)[0].tolist() == [1, 1, 1] for _ in range(12))
