@@ -184,7 +184,7 @@ def test_rows_without_a_path_or_an_embedding_are_left_out_and_counted(
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"image": [{"bytes": b"x", "path": "x"}], "label": [1]}, r"columns image, label; .* hf:/"),
+        ({"image": [{"bytes": b"x", "path": "x"}], "label": [1]}, r"columns image, label; .* hf:.*f\.parquet"),
         ({"path": ["a"], "embedding": [1.0]}, r"embedding of .* is of double, not of lists of numbers"),
         ({"path": ["a"], "embedding": [b"abcd"]}, r"embedding of .* is of binary, not of lists of numbers"),
         ({"path": ["a"], "embedding": [[[1.0]]]}, r"is of list<.*list<.*>, not of lists of numbers"),

@@ -211,8 +211,7 @@ def _check_columns(path: Path, schema: Any) -> None:
     if any(names.count(name) != 1 for name in _COLUMNS):
         raise InputError(
             f"{path} has the columns {', '.join(names) or '(none)'}; a file of features has one called path and one "
-            f"called embedding; write one with: {_WRITE}. Images in Parquet files are a dataset, and given by their "
-            f"folder: hf:{path.absolute().parent}"
+            f"called embedding; write one with: {_WRITE}. Images in a Parquet file are given as a dataset: hf:{path}"
         )
     types = _arrow("pyarrow.types")
     kind = schema.field("path").type

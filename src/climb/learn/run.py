@@ -146,7 +146,7 @@ def learn(
     elif nothing:
         log.warning(
             "no image was found in %s: files count by their extension (%s). Tar shards are given by a pattern, in "
-            "quotes: 'FOLDER/*.tar'; videos one at a time",
+            "quotes: 'FOLDER/*.tar'; Parquet files too: 'hf:FOLDER/*.parquet'; videos one at a time",
             source.name,
             " ".join(sorted(EXTENSIONS)),
         )
