@@ -1,17 +1,20 @@
-"""Files that are either whole or absent: written under a temporary name, synced, renamed."""
+"""Files that are either whole or absent: written under a temporary name, synced, renamed. And which there are."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import json
+import logging
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from climb.errors import ClimbError
+
+log = logging.getLogger("climb.files")
 
 
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
@@ -67,3 +70,26 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """A JSON file for people and programs, atomically. JSON has no NaN: such a value is refused."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files below a folder, in no order. Hidden folders are skipped, and links to folders are not followed.
+
+    Not by recursion, as Python's own ways are: folders may be nested deeper than that goes.
+    """
+    folders = [os.fspath(folder)]
+    while folders:
+        looked_into = folders.pop()
+        try:
+            with os.scandir(looked_into) as entries:
+                found = list(entries)
+        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile
+            continue
+        except OSError as error:
+            log.warning("cannot look into %s: %s; what is in it is left out", looked_into, error.strerror or error)
+            continue
+        for entry in found:
+            if not entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+            elif not entry.name.startswith("."):
+                folders.append(entry.path)
