@@ -127,6 +127,16 @@ def test_a_signal_exits_with_130_and_the_same_command_continues(
     assert climb(*command).code == 0
 
 
+def test_a_signal_that_comes_when_the_result_is_being_written_does_not_make_it_an_interrupted_run(
+    climb: Climb, tree: Path, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("climb.runs.run.draw_plots", lambda *arguments: os.kill(os.getpid(), signal.SIGINT))
+    said = climb("run", "folder", "--data", tree, *small, "--out", tmp_path / "run")
+    assert said.code == 0
+    assert "interrupted" not in said.err
+    assert f"folder: {tmp_path / 'run'} (report.html, result.json" in said.out
+
+
 def test_a_verb_that_begins_anew_does_not_promise_to_continue(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt

@@ -33,6 +33,7 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
     Raises:
         InputError: before any work, for a configuration, a dataset or a folder that cannot be used.
         Interrupted: a signal asked to stop; the same call continues.
+        Finished: a signal asked to stop when the result was being written; it is.
     """
     check_choices(config)
     check_choices(execution)
