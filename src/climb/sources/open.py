@@ -97,4 +97,5 @@ def _only_of_folders(watch: bool, text: str) -> None:
 
 def _at_least_one(text: str, watch: bool) -> None:
     if not watch and next(shards_matching(text), None) is None:
-        raise InputError(f"no tar shard matches '{text}'. Allowed: {ALLOWED}")
+        braces = " (* and ? stand for what differs; {..} means nothing here)" if "{" in text else ""
+        raise InputError(f"no tar shard matches '{text}'{braces}. Allowed: {ALLOWED}")
