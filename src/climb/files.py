@@ -50,6 +50,17 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Inside, an error of the drive names the file: of a full disk the system says no more than that it is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
 def leftovers(path: Path) -> list[Path]:
     """What processes that were killed left of writing ``path``."""
     return sorted(path.parent.glob(f".{glob.escape(_start(path))}.*.tmp"))
