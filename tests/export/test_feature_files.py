@@ -251,7 +251,8 @@ def test_features_beside_the_paths_of_others_are_refused(tmp_path: Path) -> None
         next(read_features(target))
 
 
-def test_paths_beside_an_array_that_another_program_wrote(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [b"a\nb\n", b"a\nb", b"a\r\nb\r\n", b"\xef\xbb\xbfa\r\nb"])
+def test_paths_beside_an_array_that_another_program_wrote(tmp_path: Path, text: bytes) -> None:
     np.save(tmp_path / "f.npy", np.eye(2, dtype=np.float32))
-    (tmp_path / "f.paths.txt").write_text("a\nb\n")
+    (tmp_path / "f.paths.txt").write_bytes(text)
     assert next(read_features(tmp_path / "f.npy")).paths == ["a", "b"]

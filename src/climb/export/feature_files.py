@@ -5,6 +5,7 @@ A path need not be UTF-8. Beside `.npy` its bytes stand as they are; in Parquet,
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import logging
 import re
@@ -128,8 +129,10 @@ def _read_npy(path: Path) -> Iterator[Embedded]:
         raise
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"cannot read {path} and {beside.name}: {error}") from error
-    # A file that another program wrote has no seal.
-    if seal.startswith(_SEAL) and seal != _SEAL + hashlib.sha256(text).hexdigest().encode():
+    # A file that another program wrote has no seal; one that was touched up in an editor ends its lines in other ways.
+    if not seal.startswith(_SEAL):
+        text = text.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
+    elif seal != _SEAL + hashlib.sha256(text).hexdigest().encode():
         raise InputError(
             f"{path} and {beside.name} were not written together: the features would be given to other images; "
             f"write both anew with: climb embed MODEL IMAGES --out {path}"
