@@ -90,7 +90,8 @@ class Learning:
         self.known = self._resume()
         self._begin_line()
         self._saved = self._mark = time.monotonic()
-        self._dirty = False  # whether there is anything that the checkpoint does not hold
+        # Whether there is anything to save: what the checkpoint does not hold, or an encoder that was moved away.
+        self._dirty = folder.checkpoint_path.exists() and not folder.model_path.exists()
 
     # -- learning ------------------------------------------------------------------------------------------------
 
