@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
@@ -67,3 +68,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         registry.update(had)  # type: ignore[arg-type]
     for module in modules:
         sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def few_calls() -> Iterator[int]:
+    """Inside, functions can be nested this deep and no deeper: folders nested deeper can still be removed after it."""
+    before, nested = sys.getrecursionlimit(), 60
+    sys.setrecursionlimit(len(inspect.stack(0)) + nested)
+    yield nested
+    sys.setrecursionlimit(before)

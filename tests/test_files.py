@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from climb.errors import ClimbError
-from climb.files import write_atomic, write_json, write_text
+from climb.files import files_below, naming, write_atomic, write_json, write_text
 
 
 def test_text_and_json_arrive_as_given(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> N
     code = (
         "import os, signal\n"
         "from pathlib import Path\n"
-        "from climb.files import write_atomic\n"
+        "from climb.files import files_below, naming, write_atomic\n"
         "def write(temporary):\n"
         "    temporary.write_text('half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -94,3 +95,23 @@ def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> N
     assert path.read_text() == "old"
     write_text(path, "new")
     assert path.read_text() == "new"
+
+
+def test_files_in_folders_nested_deeper_than_function_calls_are_found(tmp_path: Path, few_calls: int) -> None:
+    deep = tmp_path
+    for _ in range(2 * few_calls):
+        deep /= "d"
+        deep.mkdir()
+    for file in (tmp_path / "top", tmp_path / ".hidden" / "x", tmp_path / "a" / ".y", deep / "z"):
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    assert sorted(path.name for path in files_below(tmp_path)) == [".y", "loop", "top", "z"]
+    assert list(files_below(tmp_path / "top")) == list(files_below(tmp_path / "nowhere")) == []
+
+
+def test_an_error_of_the_drive_names_the_file_unless_it_does_already(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"left on device: '.*journal\.jsonl'"), naming(tmp_path / "journal.jsonl"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(OSError, match=r"'.*other'$"), naming(tmp_path / "journal.jsonl"):
+        (tmp_path / "other").read_bytes()

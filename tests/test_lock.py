@@ -51,3 +51,12 @@ def test_a_drive_without_locks_is_not_taken_for_another_process(
     monkeypatch.setattr(fcntl, "flock", refused)
     with pytest.raises(ClimbError, match="lock: No locks available"), exclusive(tmp_path / "lock"):
         pass
+
+
+def test_on_a_full_disk_the_lock_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ClimbError, match=r"cannot write .*lock: No space left on device"), exclusive(tmp_path / "lock"):
+        pass

@@ -1,17 +1,20 @@
-"""Files that are either whole or absent: written under a temporary name, synced, renamed."""
+"""Files that are either whole or absent: written under a temporary name, synced, renamed. And which there are."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import json
+import logging
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from climb.errors import ClimbError
+
+log = logging.getLogger("climb.files")
 
 
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
@@ -47,6 +50,17 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Inside, an error of the drive names the file: of a full disk the system says no more than that it is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
 def leftovers(path: Path) -> list[Path]:
     """What processes that were killed left of writing ``path``."""
     return sorted(path.parent.glob(f".{glob.escape(_start(path))}.*.tmp"))
@@ -67,3 +81,26 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """A JSON file for people and programs, atomically. JSON has no NaN: such a value is refused."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files below a folder, in no order. Hidden folders are skipped, and links to folders are not followed.
+
+    Not by recursion, as Python's own ways are: folders may be nested deeper than that goes.
+    """
+    folders = [os.fspath(folder)]
+    while folders:
+        looked_into = folders.pop()
+        try:
+            with os.scandir(looked_into) as entries:
+                found = list(entries)
+        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile
+            continue
+        except OSError as error:
+            log.warning("cannot look into %s: %s; what is in it is left out", looked_into, error.strerror or error)
+            continue
+        for entry in found:
+            if not entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+            elif not entry.name.startswith("."):
+                folders.append(entry.path)

@@ -40,6 +40,8 @@ def exclusive(path: Path) -> Iterator[None]:
             except OSError as error:  # of the drive: some of other machines have no locks
                 raise ClimbError(f"cannot lock {path}: {error.strerror}; give an --out on another drive") from error
         handle.truncate(0)
-        handle.write(f"{os.getpid()}\n")
-        handle.flush()
+        try:
+            os.write(handle.fileno(), f"{os.getpid()}\n".encode())  # at once: nothing is left to fail when it is closed
+        except OSError as error:
+            raise ClimbError(f"cannot write {path}: {error.strerror}") from error
         yield

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -73,6 +75,15 @@ def test_an_interruption_is_no_failure(
     job = make_job(tiny_config(method="er-fifo"))
     assert run_job(job) == Outcome(status="interrupted")
     assert not (job.folder / "error.txt").exists()
+
+
+def test_a_run_that_was_asked_to_stop_when_it_was_done_is_done(
+    tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("climb.runs.run.draw_plots", lambda *arguments: os.kill(os.getpid(), signal.SIGTERM))
+    job = make_job(tiny_config(method="er-fifo"))
+    assert run_job(job) == Outcome(status="done")
+    assert (job.folder / "result.json").exists()
 
 
 def test_a_run_on_the_cpu_has_one_thread_and_gives_the_others_back(tiny_config: MakeConfig, make_job: MakeJob) -> None:

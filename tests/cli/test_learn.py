@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,19 @@ def test_learns_says_what_and_continues(climb: Climb, tree: Path, tmp_path: Path
     other = climb(*command, "--lr", "0.1")
     assert other.code == 2
     assert "holds another run" in other.err
+
+
+def test_a_signal_that_comes_when_all_is_learned_does_not_make_it_an_interrupted_learner(
+    climb: Climb, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from climb.learn import loop
+
+    monkeypatch.setattr(loop, "write_encoder", lambda *arguments: os.kill(os.getpid(), signal.SIGINT))
+    said = climb("learn", tree, "--out", tmp_path / "out", *SMALL)
+    assert said.code == 0
+    assert "interrupted" not in said.err
+    assert "learned 60 images" in said.out
+    assert json.loads((tmp_path / "out" / "journal.jsonl").read_text().splitlines()[-1])["event"] == "end"
 
 
 def test_what_is_there_is_named_and_nothing_else(climb: Climb, tree: Path, tmp_path: Path) -> None:

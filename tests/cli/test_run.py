@@ -86,6 +86,21 @@ def test_the_folder_is_named_after_the_run(climb: Climb, tree: Path, small: list
     assert Path("runs/folder-paper-2tasks-7/result.json").exists()
 
 
+def test_a_run_is_not_written_among_its_images(
+    climb: Climb, tree: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would find itself as one more class, and the same command would not continue it."""
+    classes = tree / "train"
+    said = climb("run", "folder", "--data", classes, *small, "--out", classes / "run")
+    assert said.code == 2
+    assert "lies among the images of" in said.err
+    assert "give --out elsewhere" in said.err
+    assert not (classes / "run").exists()
+    monkeypatch.chdir(classes)
+    assert climb("run", "folder", "--data", ".", *small).code == 2
+    assert climb("run", "folder", "--data", tree, *small, "--out", tree / "run").code == 0  # beside train and test
+
+
 def test_a_scenario_of_another_run_is_replayed(climb: Climb, tree: Path, small: list[str], tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     assert climb("run", "folder", "--data", tree, *small, "--out", first).code == 0
@@ -125,6 +140,16 @@ def test_a_signal_exits_with_130_and_the_same_command_continues(
     assert said.code == 130
     assert "interrupted; the same command continues" in said.err
     assert climb(*command).code == 0
+
+
+def test_a_signal_that_comes_when_the_result_is_being_written_does_not_make_it_an_interrupted_run(
+    climb: Climb, tree: Path, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("climb.runs.run.draw_plots", lambda *arguments: os.kill(os.getpid(), signal.SIGINT))
+    said = climb("run", "folder", "--data", tree, *small, "--out", tmp_path / "run")
+    assert said.code == 0
+    assert "interrupted" not in said.err
+    assert f"folder: {tmp_path / 'run'} (report.html, result.json" in said.out
 
 
 def test_a_verb_that_begins_anew_does_not_promise_to_continue(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,3 +64,17 @@ def test_bad_input(climb: Command, run: Path, tree: Path) -> None:
         said = climb("search", run, *arguments)
         assert said.code == 2
         assert complaint in said.err
+
+
+def test_a_name_that_moves_the_cursor_is_shown_as_it_is_written(climb: Command, run: Path, tree: Path) -> None:
+    odd = tree / "\x1b[2J\nx.png"
+    image = next(tree.rglob("*.png"))
+    image.rename(odd)
+    said = climb("search", run, odd, "--in", tree, "--top", 1)
+    in_one_line = "".join(character for character in said.out if character not in "│ \n")
+    assert "\\x1b[2J\\x0ax.png" in in_one_line
+    assert "\x1b" not in said.out
+    odd.write_bytes(b"no image")
+    said = climb("search", run, odd)
+    assert said.code == 2
+    assert "\x1b" not in said.err

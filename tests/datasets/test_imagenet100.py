@@ -35,7 +35,9 @@ def test_the_list_may_be_a_file_or_a_sequence_and_gives_the_order(root: Path, tm
     chosen = [WNIDS[7], WNIDS[2], WNIDS[4]]
     listed = tmp_path / "list.txt"
     listed.write_text(f"{chosen[0]} tench\n\n{chosen[1]}\n{chosen[2]}\n")
-    for class_list in (chosen, listed, str(listed)):
+    marked = tmp_path / "marked.txt"
+    marked.write_bytes(b"\xef\xbb\xbf" + listed.read_bytes().replace(b"\n", b"\r\n"))  # as some editors write it
+    for class_list in (chosen, listed, str(listed), marked):
         data = load("imagenet100", root=root, class_list=class_list)
         assert list(data.classes) == chosen
         assert data.train.images.shape == (6, 3, 224, 224)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -139,8 +140,86 @@ def test_files_of_other_people(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no Parquet file"):
         next(read_features(tmp_path / "text.parquet"))
     pyarrow.parquet.write_table(pyarrow.table({"path": ["a"]}), tmp_path / "half.parquet")
-    with pytest.raises(InputError, match="no column embedding"):
+    with pytest.raises(InputError, match=r"has the columns path; .* one called embedding"):
         next(read_features(tmp_path / "half.parquet"))
+
+
+ARROW_TEXT = pyarrow.array(["a.png", "b.png"])
+ROWS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+@pytest.mark.parametrize(
+    ("paths", "rows"),
+    [
+        (ARROW_TEXT, pyarrow.array(ROWS)),
+        (ARROW_TEXT.dictionary_encode(), pyarrow.array(ROWS, pyarrow.large_list(pyarrow.float64()))),
+        (ARROW_TEXT.cast(pyarrow.large_string()), pyarrow.array(ROWS, pyarrow.list_(pyarrow.float32(), 3))),
+        (ARROW_TEXT.cast(pyarrow.binary()), pyarrow.array(ROWS, pyarrow.list_(pyarrow.int16()))),
+        (ARROW_TEXT.cast(pyarrow.string_view()), pyarrow.array(ROWS, pyarrow.list_(pyarrow.float16()))),
+    ],
+)
+def test_parquet_files_of_other_programs_are_read_whatever_types_they_use(
+    tmp_path: Path, compression: str, paths: Any, rows: Any
+) -> None:
+    target = tmp_path / "f.parquet"
+    table = pyarrow.table({"number": [1, 2], "embedding": rows, "path": paths})
+    pyarrow.parquet.write_table(table, target, compression=compression)
+    (again,) = read_features(target)
+    assert again.paths == ["a.png", "b.png"]
+    assert again.features.dtype == np.float32
+    assert again.features.tolist() == ROWS
+
+
+def test_rows_without_a_path_or_an_embedding_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = pyarrow.table({"path": ["a", None, "c"], "embedding": [None, [1.0], [2.0]]})
+    pyarrow.parquet.write_table(table, tmp_path / "f.parquet")
+    (again,) = read_features(tmp_path / "f.parquet")
+    assert (again.paths, again.features.tolist()) == (["c"], [[2.0]])
+    assert "has 2 rows without a path or an embedding" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"image": [{"bytes": b"x", "path": "x"}], "label": [1]}, r"columns image, label; .* hf:.*f\.parquet"),
+        ({"path": ["a"], "embedding": [1.0]}, r"embedding of .* is of double, not of lists of numbers"),
+        ({"path": ["a"], "embedding": [b"abcd"]}, r"embedding of .* is of binary, not of lists of numbers"),
+        ({"path": ["a"], "embedding": [[[1.0]]]}, r"is of list<.*list<.*>, not of lists of numbers"),
+        ({"path": ["a"], "embedding": [["x"]]}, r"is of list<.*string>, not of lists of numbers"),
+        ({"path": [1], "embedding": [[1.0]]}, r"path of .* is of int64, not of text"),
+        ({"path": ["a", "b"], "embedding": [[1.0], [1.0, 2.0]]}, r"have 1 to 2 numbers"),
+    ],
+)
+def test_a_parquet_file_of_other_columns_is_refused_with_what_it_has_and_what_to_type(
+    tmp_path: Path, columns: dict[str, Any], said: str
+) -> None:
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "f.parquet")
+    with pytest.raises(InputError, match=said) as raised:
+        next(read_features(tmp_path / "f.parquet"))
+    assert "climb embed MODEL IMAGES --out features.parquet" in str(raised.value)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pyarrow.table([["a"], ["b"], [[1.0]]], names=["path", "path", "embedding"])
+    pyarrow.parquet.write_table(table, tmp_path / "f.parquet")
+    with pytest.raises(InputError, match="has the columns path, path, embedding"):
+        next(read_features(tmp_path / "f.parquet"))
+
+
+@pytest.mark.parametrize("part", ["rows", "footer"])
+def test_a_damaged_parquet_file_is_refused_by_its_name(tmp_path: Path, part: str) -> None:
+    target = tmp_path / "f.parquet"
+    rows = np.random.default_rng(0).normal(size=(50, 8)).tolist()
+    table = pyarrow.table({"path": [f"{number}.png" for number in range(50)], "embedding": rows})
+    pyarrow.parquet.write_table(table, target, compression="zstd")
+    whole = target.read_bytes()
+    first, last = (4, 400) if part == "rows" else (len(whole) - 200, len(whole) - 20)
+    target.write_bytes(whole[:first] + bytes(byte ^ 0x5A for byte in whole[first:last]) + whole[last:])
+    with pytest.raises(InputError, match=r"f\.parquet is no Parquet file, or a damaged one"):
+        list(read_features(target))
 
 
 def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +251,8 @@ def test_features_beside_the_paths_of_others_are_refused(tmp_path: Path) -> None
         next(read_features(target))
 
 
-def test_paths_beside_an_array_that_another_program_wrote(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [b"a\nb\n", b"a\nb", b"a\r\nb\r\n", b"\xef\xbb\xbfa\r\nb"])
+def test_paths_beside_an_array_that_another_program_wrote(tmp_path: Path, text: bytes) -> None:
     np.save(tmp_path / "f.npy", np.eye(2, dtype=np.float32))
-    (tmp_path / "f.paths.txt").write_text("a\nb\n")
+    (tmp_path / "f.paths.txt").write_bytes(text)
     assert next(read_features(tmp_path / "f.npy")).paths == ["a", "b"]

@@ -276,3 +276,9 @@ def test_names_with_brackets_are_printed_as_they_are(
     assert code == 0
     assert "[bold]cat [red].png" in said
     assert "[/red].png" in said
+
+
+def test_features_that_are_no_numbers_are_never_found() -> None:
+    rows = Embedded(paths=["a", "b", "c"], features=np.array([[np.nan, 1], [1, 0], [0, 1]], np.float32))
+    found = nearest(np.array([1, 0], np.float32), [rows], 3)
+    assert [(one.name, one.similarity) for one in found] == [("b", 1.0), ("c", 0.0)]

@@ -46,6 +46,16 @@ def test_killed_between_the_two_files_of_a_checkpoint(
     assert open_model(out, device="cpu").saved.image_size == small["image_size"]
 
 
+def test_an_encoder_that_was_moved_away_is_written_again_though_nothing_is_new(
+    fill: Callable[..., Path], small: dict[str, Any], tmp_path: Path
+) -> None:
+    folder, out = fill(tmp_path / "images", 20), tmp_path / "out"
+    learn(folder, out=out, **small)
+    (out / "model.safetensors").rename(tmp_path / "mine.safetensors")
+    assert learn(folder, out=out, **small).new_images == 0
+    assert (out / "model.safetensors").read_bytes() == (tmp_path / "mine.safetensors").read_bytes()
+
+
 def test_a_state_from_before_centroids_knew_their_birth(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
     model = Climb(capacity=60, backbone="micro", replay_batch=8, passes=1, device="cpu").partial_fit(images)

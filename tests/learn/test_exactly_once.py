@@ -22,7 +22,7 @@ from PIL import Image
 from climb.engine import Engine, Observation
 from climb.learn import learn, loop, run
 from climb.learn.journal import LongJournal
-from climb.runs import Interrupted, RunFolder
+from climb.runs import Finished, Interrupted, RunFolder
 from climb.sources import Source, standard_input
 from climb.sources.folder import find_file
 from climb.sources.item import Claim, Pending
@@ -205,6 +205,24 @@ def test_stopped_by_a_signal_every_path_taken_from_standard_input_is_learned(
         with pytest.raises(Interrupted):
             learn("-", out=tmp_path / "out", **small, method="er-fifo")
     os.close(writer)
+    assert stored_images(tmp_path / "out") == all_images(tmp_path / "images")
+
+
+def test_a_signal_after_the_last_image_leaves_none_for_the_next_sitting(
+    fill: Write, small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a mini-batch that is not full."""
+    fill(tmp_path / "images", 13)
+    arrivals = Source.arrivals
+
+    def asked_at_the_end(self: Source, **options: Any) -> Iterator[Any]:
+        yield from arrivals(self, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Source, "arrivals", asked_at_the_end)
+    with pytest.raises(Finished) as stopped:
+        learn(tmp_path / "images", out=tmp_path / "out", **small, method="er-fifo")
+    assert stopped.value.result.images == 13
     assert stored_images(tmp_path / "out") == all_images(tmp_path / "images")
 
 

@@ -20,7 +20,7 @@ import torch
 from climb.config import Execution, RunConfig, to_dict
 from climb.engine import Engine, Observation
 from climb.errors import InputError
-from climb.runs import Interrupted, Journal, RunFolder, execute, run
+from climb.runs import Finished, Interrupted, Journal, RunFolder, execute, run
 from climb.runs.interrupt import stop_on_signal
 
 Make = Callable[..., RunConfig]
@@ -205,8 +205,9 @@ def test_a_signal_while_the_result_is_written_waits_for_it(
         draw(*arguments)
 
     monkeypatch.setattr(run, "draw_plots", asked_meanwhile)
-    with pytest.raises(Interrupted):  # the request is not lost on whoever has more runs to do
+    with pytest.raises(Finished) as stopped:  # the request is not lost on whoever has more runs to do
         execute(config, CPU, folder)
+    assert stopped.value.result == RunFolder(folder).result()
     assert_same_run(folder, unstopped("default"))
     assert execute(config, CPU, folder) == RunFolder(folder).result()
 

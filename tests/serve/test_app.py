@@ -193,7 +193,10 @@ def test_a_run_that_cannot_be_read_is_named(client: TestClient, runs: Path) -> N
     (runs / "climb-0" / "result.json").write_text("{")
     assert "unreadable" in client.get("/").text
     assert client.get("/runs/climb-0").status_code == 409
-    assert client.get("/metrics").status_code == 200
+    lines = client.get("/metrics").text.splitlines()
+    assert 'climb_run_readable{run="climb-0"} 0' in lines
+    assert 'climb_run_finished{run="climb-0"} 0' in lines
+    assert 'climb_run_readable{run="sweep/fifo-1"} 1' in lines
 
 
 def test_no_metric_comes_twice(client: TestClient, unfinished: Unfinished) -> None:

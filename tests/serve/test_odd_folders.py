@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def test_it_is_said_what_is_wrong(tmp_path: Path, name: str, said: str) -> None:
         text = client.get("/").text
         assert ">unreadable<" in text
         assert said in text
+        assert re.search(r'^climb_run_readable\{run="bad.*"\} 0$', client.get("/metrics").text, re.MULTILINE)
 
 
 def test_what_can_be_read_is_shown(tmp_path: Path) -> None:

@@ -54,6 +54,52 @@ def test_rows_without_an_image_are_passed_over_for_good(monkeypatch: pytest.Monk
     assert [arrival.for_good for arrival in arrivals if isinstance(arrival, PassedOver)] == [True, True, True]
 
 
+@pytest.mark.filterwarnings("ignore")  # the library's own
+@pytest.mark.parametrize("kind", ["the hub's", "bytes", "large bytes", "views of bytes"])
+def test_images_in_parquet_files_that_other_programs_wrote(
+    draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    pytest.importorskip("datasets")
+    arrow = pytest.importorskip("pyarrow")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    files = [draw(tmp_path / f"{number}.png", number).read_bytes() for number in range(3)]
+    column = {
+        "the hub's": arrow.array([*({"bytes": file, "path": "a.png"} for file in files), None, {"bytes": None}]),
+        "bytes": arrow.array([*files, None, b""], arrow.binary()),
+        "large bytes": arrow.array([*files, None, b""], arrow.large_binary()),
+        "views of bytes": arrow.array([*files, None, b""], arrow.binary_view()),
+    }[kind]
+    pytest.importorskip("pyarrow.parquet").write_table(
+        arrow.table({"label": range(5), "photo": column}), tmp_path / "a.parquet", compression="zstd"
+    )
+    for name in (tmp_path / "a.parquet", tmp_path / "*.parquet", tmp_path):
+        if name == tmp_path:
+            for picture in tmp_path.glob("*.png"):
+                picture.unlink()
+        source = open_source(f"hf:{name}", image_size=16)
+        assert len(list(source)) == 3
+        assert source.passed_over == {"not an image": 2}
+    with pytest.raises(InputError, match=r"is a Parquet file.* Type: hf:.*a\.parquet"):
+        open_source(tmp_path / "a.parquet", image_size=16)
+
+
+def test_a_dataset_without_images_is_refused_with_its_columns_and_of_two_with_images_one_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Rows(list[dict[str, Any]]):
+        features: ClassVar[dict[str, Any]] = {"text": SimpleNamespace(dtype="string")}
+
+    library = SimpleNamespace(Image=type("Image", (), {}), load_dataset=lambda *args, **options: Rows())
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    with pytest.raises(InputError, match=r"no column of images.*\{bytes, path\}.*Its columns: text \(.*string"):
+        open_source("hf:some/where", image_size=16)
+    in_bytes = SimpleNamespace(dtype="binary")
+    monkeypatch.setattr(Rows, "features", {"left": {"bytes": in_bytes}, "right": in_bytes})
+    open_source("hf:some/where", image_size=16)
+    assert "has images in left, right; those in left are taken" in caplog.text
+
+
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match=r'pip install "climb-ssl\[data\]"'):

@@ -28,6 +28,15 @@ def test_lines_arrive_whole_however_they_were_written() -> None:
     os.close(reader)
 
 
+def test_the_mark_that_some_editors_put_before_the_first_line_is_no_part_of_it() -> None:
+    reader, writer = os.pipe()
+    for piece in (b"\xef\xbb", b"\xbfone\n", b"\xef\xbb\xbftwo\n"):
+        os.write(writer, piece)
+    os.close(writer)
+    assert list(lines(reader, Event())) == [b"one", b"\xef\xbb\xbftwo"]
+    os.close(reader)
+
+
 def test_waiting_for_a_line_can_be_stopped() -> None:
     reader, writer = os.pipe()
     stop = Event()

@@ -49,6 +49,13 @@ def test_images_of_a_shard_in_its_order(tmp_path: Path, suffix: str, mode: str) 
     assert source.rereadable
 
 
+def test_hidden_files_of_a_shard_are_left_alone_as_those_of_a_folder_are(tmp_path: Path) -> None:
+    pictures = {"./a.png": picture(0), "./._a.png": b"what macOS adds", ".cache/b.png": picture(1)}
+    source = open_source(write_shard(tmp_path / "s.tar", pictures), image_size=16)
+    assert [item.where for item in source] == [f"{tmp_path / 's.tar'}#./a.png"]
+    assert not source.passed_over
+
+
 def test_a_pattern_of_shards_and_two_members_of_one_name(tmp_path: Path) -> None:
     for number in range(3):
         write_shard(tmp_path / f"s-{number}.tar", {f"{i}.png": picture(i) for i in range(4)})
@@ -106,6 +113,12 @@ def test_a_shard_that_others_are_added_to_keeps_those_that_are_known(tmp_path: P
 def test_no_shard_by_that_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tar shard matches"):
         open_source(f"{tmp_path}/*.tar", image_size=16)
+
+
+def test_a_range_in_braces_is_refused_with_what_to_type(tmp_path: Path) -> None:
+    write_shard(tmp_path / "0.tar", {"a.png": picture(0)})
+    with pytest.raises(InputError, match=r"no tar shard matches '.*\{0\.\.9\}\.tar' \(\* and \? stand for"):
+        open_source(tmp_path / "{0..9}.tar", image_size=16)
 
 
 def test_a_watched_shard_is_read_once_its_writer_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,3 +98,15 @@ def test_a_root_that_vanishes_is_named_and_what_comes_back_is_found(
     assert caplog.text.count(f"cannot look into {root}") == 1
     away.rename(root)
     assert len(seen(tree)) == 5
+
+
+def test_folders_nested_deeper_than_function_calls_are_looked_into(root: Path, few_calls: int) -> None:
+    deep = root / "b"
+    deep.mkdir()
+    for _ in range(2 * few_calls):
+        deep /= "d"
+        deep.mkdir()
+    (deep / "6.png").touch()
+    tree = Tree(str(root), frozenset({".png"}))
+    assert seen(tree) == ["5", "1", "2", "3", "6", "4"]
+    assert seen(tree) == ["5", "1", "2", "3", "6", "4"]  # their times are young

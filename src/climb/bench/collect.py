@@ -9,8 +9,10 @@ from typing import Any
 
 from climb.config import RunConfig, from_dict, to_dict
 from climb.errors import InputError
+from climb.files import files_below
 from climb.runs import RunFolder
 
+RESULT = "result.json"
 NEEDED = ("config_hash", "dataset", "method", "seed", "tasks")
 """What a result must say, or it has no place in a table."""
 
@@ -36,9 +38,9 @@ def find_runs(paths: Iterable[str | Path]) -> list[Found]:
         path = Path(given)
         if not path.exists():
             raise InputError(f"there is nothing at '{path}'; give run folders, or folders that hold some")
-        results = [path] if path.name == "result.json" else sorted(path.rglob("result.json"))
+        results = [path] if path.name == RESULT else sorted(file for file in files_below(path) if file.name == RESULT)
         if not results:
-            raise InputError(f"no finished run in '{path}': no result.json there or below")
+            raise InputError(f"no finished run in '{path}': no {RESULT} there or below")
         folders.update(dict.fromkeys(result.parent.resolve() for result in results))
     return [_read(folder) for folder in folders]
 

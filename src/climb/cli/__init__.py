@@ -36,6 +36,11 @@ class OneLine(logging.Formatter):
         return super().formatMessage(record).translate(self.CONTROLS)
 
 
+def _tell(error: Exception) -> None:
+    """Say what is wrong, without the control characters that a name in it may have; it may take several lines."""
+    print("climb: " + "\n".join(line.translate(OneLine.CONTROLS) for line in str(error).split("\n")), file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -116,7 +121,7 @@ def run_command(argv: Sequence[str]) -> int:
         )
         sys.stdout.flush()  # what goes wrong with it later, Python tells in its own way and with a code of its own
     except InputError as error:
-        print(f"climb: {error}", file=sys.stderr)
+        _tell(error)
         return BAD_INPUT
     except BrokenPipeError:  # `climb methods | head`: whoever read has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes the pipe
@@ -126,7 +131,7 @@ def run_command(argv: Sequence[str]) -> int:
             raise
         return DONE
     except (ClimbError, OSError) as error:  # a full disk, a folder without permission
-        print(f"climb: {error}", file=sys.stderr)
+        _tell(error)
         return FAILED
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's; not every verb has imported torch

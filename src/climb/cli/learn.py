@@ -65,31 +65,35 @@ def learn(
     from rich.console import Console
 
     from climb.learn import learn as learn_from  # imports the networks: not needed for --help
+    from climb.runs import Finished
 
-    learned = learn_from(
-        images,
-        out=out,
-        watch=watch,
-        size=size,
-        budget=budget,
-        method=method,
-        preset=preset,
-        objective=objective,
-        backbone=backbone,
-        image_size=image_size,
-        stream_batch=stream_batch,
-        replay_batch=replay_batch,
-        passes=passes,
-        lr=lr,
-        alignment_weight=alignment_weight,
-        seed=seed,
-        device=device,
-        every=every,
-        workers=workers,
-        checkpoint_seconds=checkpoint_seconds,
-        journal_seconds=journal_seconds,
-        track=track,
-    )
+    try:
+        learned = learn_from(
+            images,
+            out=out,
+            watch=watch,
+            size=size,
+            budget=budget,
+            method=method,
+            preset=preset,
+            objective=objective,
+            backbone=backbone,
+            image_size=image_size,
+            stream_batch=stream_batch,
+            replay_batch=replay_batch,
+            passes=passes,
+            lr=lr,
+            alignment_weight=alignment_weight,
+            seed=seed,
+            device=device,
+            every=every,
+            workers=workers,
+            checkpoint_seconds=checkpoint_seconds,
+            journal_seconds=journal_seconds,
+            track=track,
+        )
+    except Finished as stopped:  # too late to stop anything
+        learned = stopped.result
     console = Console(highlight=False, markup=False, soft_wrap=True)
     in_all = f"{learned.images:,} in all sittings, {learned.seconds:,.0f} s"
     console.print(f"learned {learned.new_images:,} images; {in_all}")

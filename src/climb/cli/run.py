@@ -97,7 +97,7 @@ def run(
     from climb.cli.result_table import print_result
     from climb.parallel import is_first
     from climb.report import write_report
-    from climb.runs import execute, experiment  # imports the datasets and the networks: not needed for --help
+    from climb.runs import Finished, execute, experiment  # imports the datasets and the networks: not needed for --help
 
     config = experiment(
         recipe,
@@ -141,7 +141,10 @@ def run(
     changed = (method, dataset, objective, views, scenario, None if tasks is None else f"{tasks}tasks", *faults)
     name = "-".join([recipe, preset, *(part for part in changed if part is not None), str(seed)])
     folder = Path(out) if out is not None else Path("runs") / name
-    result = execute(config, execution, folder)
+    try:
+        result = execute(config, execution, folder)
+    except Finished as stopped:  # too late to stop anything
+        result = stopped.result
     if is_first():
         write_report(folder)
         print_result(result, folder)

@@ -31,6 +31,7 @@ def search(
         out: copy the images found into this folder.
         device: auto, cpu, cuda, cuda:N or mps.
     """
+    from climb.cli import OneLine
     from climb.export import open_model
     from climb.export import search as searched
     from climb.export.found_page import copy_found, write_page
@@ -41,7 +42,7 @@ def search(
     table.add_column("similarity", justify="right")
     table.add_column("image", overflow="fold")
     for place, one in enumerate(found, start=1):
-        table.add_row(str(place), f"{one.similarity:.4f}", one.name)
+        table.add_row(str(place), f"{one.similarity:.4f}", one.name.translate(OneLine.CONTROLS))
     Console(highlight=False, markup=False, soft_wrap=True).print(table)
     if html is not None:
         print(write_page(html, image, found))

@@ -80,7 +80,7 @@ def _listed(class_list: Path | str | Sequence[str], found: list[str], folder: Pa
     if isinstance(class_list, str | Path):
         file = Path(class_list).expanduser()
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = file.read_text(encoding="utf-8-sig").splitlines()  # some editors put a mark before the first
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(f"the class list {file} cannot be read: {reason}") from error

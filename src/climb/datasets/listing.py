@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from climb.datasets.decode import EXTENSIONS
 from climb.errors import InputError
+from climb.files import files_below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +57,8 @@ def list_classes(folder: Path, classes: list[str]) -> Listing:
 
 
 def _images_below(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if _is_image(path) and not _is_hidden(path.relative_to(folder)))
+    return (path for path in files_below(folder) if _is_image(path) and not path.name.startswith("."))
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in EXTENSIONS and path.is_file()
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+    return path.suffix.lower() in EXTENSIONS and os.path.isfile(path)

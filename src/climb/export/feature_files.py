@@ -5,7 +5,9 @@ A path need not be UTF-8. Beside `.npy` its bytes stand as they are; in Parquet,
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -21,9 +23,16 @@ from climb.files import write_atomic
 SUFFIXES = (".npy", ".parquet")
 _ROWS = 4096
 """Rows read at a time."""
+_BUFFER_BYTES = 2**20
+"""Bytes of a Parquet file's column read at a time."""
+_COLUMNS = ("path", "embedding")
+"""Those of a Parquet file of features."""
+_WRITE = "climb embed MODEL IMAGES --out features.parquet"
+"""What to type. Not with the name of the file in question: it may be somebody's only copy of something else."""
 _SEAL = b"\npaths sha256 "
 """What stands behind the array in a `.npy` file, before the digest of its paths; readers of arrays stop before it."""
 _ESCAPED = re.compile(r"\\(udc[89a-f][0-9a-f])")
+log = logging.getLogger("climb.export")
 
 
 def paths_beside(features: Path) -> Path:
@@ -120,8 +129,10 @@ def _read_npy(path: Path) -> Iterator[Embedded]:
         raise
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"cannot read {path} and {beside.name}: {error}") from error
-    # A file that another program wrote has no seal.
-    if seal.startswith(_SEAL) and seal != _SEAL + hashlib.sha256(text).hexdigest().encode():
+    # A file that another program wrote has no seal; one that was touched up in an editor ends its lines in other ways.
+    if not seal.startswith(_SEAL):
+        text = text.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
+    elif seal != _SEAL + hashlib.sha256(text).hexdigest().encode():
         raise InputError(
             f"{path} and {beside.name} were not written together: the features would be given to other images; "
             f"write both anew with: climb embed MODEL IMAGES --out {path}"
@@ -164,19 +175,65 @@ def _write_parquet(target: Path, batches: Iterable[Embedded]) -> int:
 
 
 def _read_parquet(path: Path) -> Iterator[Embedded]:
+    """Rows of what `_write_parquet` or another program wrote; those without a path or an embedding are left out."""
     arrow, parquet = _arrow("pyarrow"), _arrow("pyarrow.parquet")
+    left_out = 0
     try:
-        with open(path, "rb") as body, parquet.ParquetFile(body) as file:
-            missing = {"path", "embedding"} - set(file.schema_arrow.names)
-            if missing:
-                raise InputError(f"{path} has no column {' and '.join(sorted(missing))}; expected path and embedding")
-            for batch in file.iter_batches(batch_size=_ROWS, columns=["path", "embedding"]):
-                rows = batch.column("embedding")
-                features = np.asarray(rows.flatten(), dtype=np.float32).reshape(len(rows), -1)
-                paths = [_ESCAPED.sub(_byte, path) for path in batch.column("path").to_pylist()]
-                yield Embedded(paths=paths, features=features)
-    except arrow.ArrowInvalid as error:
-        raise InputError(f"{path} is no Parquet file: {error}") from error
+        # Other programs put a million rows into a group, which is read whole but for these two options.
+        with open(path, "rb") as body, parquet.ParquetFile(body, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+            _check_columns(path, file.schema_arrow)
+            width: int | None = None
+            for batch in file.iter_batches(batch_size=_ROWS, columns=list(_COLUMNS)):
+                whole = batch.drop_null()
+                left_out += len(batch) - len(whole)
+                if len(whole) == 0:
+                    continue
+                rows = whole.column("embedding").to_numpy(zero_copy_only=False)
+                lengths = {width or len(rows[0]), *map(len, rows)}
+                if len(lengths) > 1:
+                    raise InputError(
+                        f"the embeddings in {path} have {min(lengths)} to {max(lengths)} numbers; all must have as "
+                        f"many; write them with: {_WRITE}"
+                    )
+                width = lengths.pop()
+                names = [_text(name) for name in whole.column("path").cast(arrow.large_binary()).to_pylist()]
+                yield Embedded(paths=names, features=np.stack(rows).astype(np.float32))
+    except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the drive; without a number, of the library
+            raise
+        raise InputError(
+            f"{path} is no Parquet file, or a damaged one ({' '.join(str(error).split())}); write one with: {_WRITE}"
+        ) from error
+    if left_out:
+        log.warning("%s has %d rows without a path or an embedding; they are left out", path, left_out)
+
+
+def _check_columns(path: Path, schema: Any) -> None:
+    """Refuse what is not one column of text and one of lists of numbers."""
+    names = schema.names
+    if any(names.count(name) != 1 for name in _COLUMNS):
+        raise InputError(
+            f"{path} has the columns {', '.join(names) or '(none)'}; a file of features has one called path and one "
+            f"called embedding; write one with: {_WRITE}. Images in a Parquet file are given as a dataset: hf:{path}"
+        )
+    types = _arrow("pyarrow.types")
+    kind = schema.field("path").type
+    text = kind.value_type if types.is_dictionary(kind) else kind
+    # Some writers do not say of their bytes that they are text.
+    texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary)
+    if not any(is_it(text) for is_it in texts):
+        raise InputError(f"the column path of {path} is of {kind}, not of text; write one with: {_WRITE}")
+    kind = schema.field("embedding").type
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    numbers = (types.is_floating, types.is_integer, types.is_decimal)
+    if not any(is_it(kind) for is_it in lists) or not any(is_it(kind.value_type) for is_it in numbers):
+        raise InputError(
+            f"the column embedding of {path} is of {kind}, not of lists of numbers; write one with: {_WRITE}"
+        )
+
+
+def _text(name: bytes) -> str:
+    return _ESCAPED.sub(_byte, name.decode("utf-8", "surrogateescape"))
 
 
 def _byte(escaped: re.Match[str]) -> str:

@@ -116,7 +116,8 @@ def nearest(query: Vector, batches: Iterable[Embedded], top: int) -> list[Found]
         norms = np.maximum(np.linalg.norm(batch.features, axis=1), 1e-12)
         # Not as a product of matrices, which rounds equal rows unlike at different places.
         cosines = (batch.features * query).sum(axis=1) / (norms * length)
-        rows = np.argsort(-cosines, kind="stable")[:top]  # earlier images first among equals
+        rows = np.flatnonzero(np.isfinite(cosines))  # what other programs wrote may hold no numbers
+        rows = rows[np.argsort(-cosines[rows], kind="stable")][:top]  # earlier images first among equals
         best = heapq.nlargest(
             top, [*best, *((float(cosines[row]), -(seen + int(row)), batch.paths[row]) for row in rows)]
         )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from climb.errors import ClimbError
-from climb.files import sync_folder
+from climb.files import naming, sync_folder
 
 WIDTH = 8
 MERGE_AT = 16_384  # identities kept as Python objects, ten times the size, before they join the sorted array
@@ -88,7 +88,7 @@ class KnownImages:
     def write(self) -> int:
         """Append to the file and sync it; the count to write into the checkpoint."""
         begun = self._path.exists()
-        with open(self._path, "r+b" if begun else "w+b") as handle:
+        with naming(self._path), open(self._path, "r+b" if begun else "w+b") as handle:
             handle.seek(self._written * WIDTH)  # over what an attempt on a full disk may have left
             handle.write(self._unwritten.tobytes())
             handle.truncate()

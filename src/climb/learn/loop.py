@@ -90,12 +90,15 @@ class Learning:
         self.known = self._resume()
         self._begin_line()
         self._saved = self._mark = time.monotonic()
-        self._dirty = False  # whether there is anything that the checkpoint does not hold
+        # Whether there is anything to save: what the checkpoint does not hold, or an encoder that was moved away.
+        self._dirty = folder.checkpoint_path.exists() and not folder.model_path.exists()
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def follow(self, source: Source, tracker: Tracker | None = None) -> None:
+    def follow(self, source: Source, tracker: Tracker | None = None) -> bool:
         """Learn what comes from a source, until it ends; the numbers of the journal go to the tracker, too.
+
+        Gives whether a signal asked to stop when the source had ended already.
 
         Raises:
             Interrupted: a signal asked to stop; all that was learned is saved.
@@ -108,7 +111,7 @@ class Learning:
         arrived = quiet_since = time.monotonic()  # the latter: since when a source that was asked to end is silent
         waits = source.endless or not source.rereadable
         claim = self.known if waits else Unclaimed(self.known)
-        ending = Event()
+        ending, asked_to_end, ended = Event(), False, False
         with (
             stop_on_signal() as stop,
             LiveLine(f"learning from {source.name}") as line,
@@ -128,25 +131,28 @@ class Learning:
                 if stop.asked:
                     if source.rereadable:  # what is not learned is found again the next time
                         break
-                    if arrival is not None or not ending.is_set():
-                        quiet_since = now
+                    if arrival is not None or not asked_to_end:
+                        quiet_since, asked_to_end = now, True
                         ending.set()
                     # What was taken is learned yet. A frame arrives as soon as a camera gives it; a path on standard
                     # input has a file behind it, which may lie on a slow drive.
                     if arrival is None and now - quiet_since >= (PATIENCE if source.live else ENDING_SECONDS):
                         break
                 self._keep_books(source, line)
+            else:
+                ended = self._broke is None and not asked_to_end
             # Left to the next sitting where that is possible: it then has the mini-batches of one that never stopped.
-            if waiting and not (source.rereadable and (stop.asked or self._broke is not None)):
+            if waiting and (ended or not source.rereadable):
                 self._learn(waiting)
             self._record(source, line)
             self._checkpoint()
         if self._broke is not None:
             raise self._broke
-        if stop.asked:
+        if not ended:
             raise Interrupted
         # Nothing else tells a learner that is done from one that died.
         self._write_line("end", images=self.engine.budget.images)
+        return stop.asked
 
     def _until_it_breaks(self, arrivals: Iterator[Arrival]) -> Iterator[Arrival]:
         try:

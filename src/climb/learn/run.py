@@ -16,7 +16,7 @@ from climb.learn.loop import Learning
 from climb.learn.settings import settle
 from climb.learn.sizes import SizeName
 from climb.learn.track import TrackerName, check_tracker, tracking
-from climb.runs import Result, RunFolder
+from climb.runs import Finished, Result, RunFolder
 from climb.runs.versions import versions
 from climb.sources import open_source
 from climb.sources.open import STANDARD_INPUT
@@ -101,6 +101,7 @@ def learn(
     Raises:
         InputError: before any work, for settings, a source or a folder that cannot be used.
         climb.runs.Interrupted: a signal asked to stop; all is saved, and the same call continues.
+        climb.runs.Finished: a signal asked to stop when all was learned; there is nothing to continue.
     """
     if not (checkpoint_seconds >= 0 and journal_seconds >= 0):
         raise InputError(
@@ -139,19 +140,19 @@ def learn(
         learning = Learning(config, execution, folder, journal_seconds=journal_seconds)
         before = learning.engine.budget.images
         with tracking(track, folder.path, config, before) as tracker:
-            learning.follow(source, tracker)
+            asked_too_late = learning.follow(source, tracker)
     nothing = learning.engine.budget.images == 0 and not learning.passed_over
     if nothing and not source.rereadable:
         log.warning("no image came from %s", said)
     elif nothing:
         log.warning(
             "no image was found in %s: files count by their extension (%s). Tar shards are given by a pattern, in "
-            "quotes: 'FOLDER/*.tar'; videos one at a time",
+            "quotes: 'FOLDER/*.tar'; Parquet files too: 'hf:FOLDER/*.parquet'; videos one at a time",
             source.name,
             " ".join(sorted(EXTENSIONS)),
         )
     memory = learning.engine.parts.memory
-    return Learned(
+    learned = Learned(
         folder=folder.path,
         images=learning.engine.budget.images,
         new_images=learning.engine.budget.images - before,
@@ -161,3 +162,6 @@ def learn(
         memory_bytes=0 if memory is None else memory.nbytes,
         seconds=learning.seconds,
     )
+    if asked_too_late:
+        raise Finished(learned)
+    return learned

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from climb.files import files_below
 from climb.report.figure import quiet, section
 from climb.report.record import Record
 from climb.report.table import flattened, table
@@ -68,7 +69,7 @@ def versions(record: Record) -> str:
 def files(record: Record) -> str:
     """What lies beside the page, with links that work while it stays there."""
     lines = []
-    for path in sorted(record.path.rglob("*")):
+    for path in sorted(files_below(record.path)):
         if not _listed(path.relative_to(record.path)):
             continue
         try:

@@ -114,7 +114,7 @@ def _read_manifest(path: str | Path | None) -> dict[str, Any] | None:
     if path is None:
         return None
     try:
-        manifest: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:  # also what is no text, and brackets without end
         raise InputError(f"cannot read the scenario {path}: {error}") from error
     return manifest

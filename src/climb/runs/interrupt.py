@@ -7,10 +7,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
     """The run was stopped and can be resumed."""
+
+
+class Finished(Interrupted):
+    """It was asked to stop when nothing was left to do: all is written. Whoever has more to do is not to begin it."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+        """What would have been given back."""
 
 
 class StopRequest:

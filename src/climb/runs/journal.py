@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from climb.files import write_text
+from climb.files import naming, write_text
 
 LAST_BYTES = 4096  # hold the last line, unless that is a long one
 
@@ -23,7 +23,7 @@ class Journal:
         """Append one line. JSON has no NaN: such a value is written as null."""
         line = {"batch": batch, "event": event, **{key: plain(value) for key, value in values.items()}}
         text = json.dumps(line, allow_nan=False) + "\n"
-        with open(self.path, "ab+") as handle:
+        with naming(self.path), open(self.path, "ab+") as handle:
             if handle.tell() and not _ends_a_line(handle):
                 text = "\n" + text
             handle.write(text.encode())

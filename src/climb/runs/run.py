@@ -29,7 +29,7 @@ from climb.presets import NETWORK
 from climb.runs.believed import FORMAT_VERSION
 from climb.runs.evaluator import Evaluator, row_to_json
 from climb.runs.folder import RunFolder
-from climb.runs.interrupt import Interrupted, StopRequest, stop_on_signal
+from climb.runs.interrupt import Finished, Interrupted, StopRequest, stop_on_signal
 from climb.runs.journal import plain
 from climb.runs.memory_diversity import memory_diversity
 from climb.runs.plots import draw_plots
@@ -105,8 +105,8 @@ class Run:
             self._learn(stop)
             self._checkpoint()  # before the result: what ends the process meanwhile costs no learning
             result = self._finish() if self.group.size == 1 else self._finish_together()
-        if stop.asked:  # whoever has more runs to do is not to begin the next
-            raise Interrupted
+        if stop.asked:
+            raise Finished(result)
         return result
 
     def _learn(self, stop: StopRequest) -> None:

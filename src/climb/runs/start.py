@@ -33,12 +33,14 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
     Raises:
         InputError: before any work, for a configuration, a dataset or a folder that cannot be used.
         Interrupted: a signal asked to stop; the same call continues.
+        Finished: a signal asked to stop when the result was being written; it is.
     """
     check_choices(config)
     check_choices(execution)
     if not execution.checkpoint_seconds >= 0:
         raise InputError(f"checkpoint_seconds must be at least 0; given {execution.checkpoint_seconds}")
     check_config(config.learner)
+    _check_apart(config, execution, Path(out))
     with determinism(execution.deterministic):
         device = resolve_device(own_device(execution.device))
         with joined(device) as group:
@@ -54,6 +56,16 @@ def execute(config: RunConfig, execution: Execution, out: str | Path) -> Result:
             # Not before: a run that cannot start leaves no folder.
             with folder.claimed(config, execution, versions(device), images=images):
                 return Result(folder.result() or run.execute())  # another process may have finished it meanwhile
+
+
+def _check_apart(config: RunConfig, execution: Execution, out: Path) -> None:
+    """Refuse to write among the images of a folder: a run would find itself as one more class, and not continue."""
+    if config.data.dataset != "folder" or execution.data_root is None:
+        return
+    root = Path(execution.data_root).expanduser()
+    parts = [root / part for part in ("train", "test", "val")] if (root / "train").is_dir() else [root]
+    if any(out.resolve().is_relative_to(part.resolve()) for part in parts):
+        raise InputError(f"{out} lies among the images of {root}, and would count as a class; give --out elsewhere")
 
 
 def _fingerprint(config: RunConfig, execution: Execution) -> str | None:

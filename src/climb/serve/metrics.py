@@ -22,14 +22,17 @@ Value = tuple[str, dict[str, str], float]
 
 
 def metrics(runs: Iterable[WatchedRun]) -> str:
-    """All runs in one text. Every value is a gauge that carries the run's name."""
+    """All runs in one text. Every value is a gauge that carries the run's name.
+
+    Of a run whose files are damaged there is what can be known without them: one that is missing raises no alarm.
+    """
     samples: dict[str, dict[str, float]] = {}  # each once: of two alike Prometheus takes none, nor the rest
     for run in runs:
         try:
-            told = run.brief("metrics", run.version(), lambda record: list(_of_record(record)))
+            told, legible = run.brief("metrics", run.version(), lambda record: list(_of_record(record))), True
         except (InputError, OSError):
-            continue
-        for name, more, value in [*told, *_of_now(run)]:
+            told, legible = [], False
+        for name, more, value in [*told, *_of_now(run, legible)]:
             labels = ",".join(f'{key}="{escaped(text)}"' for key, text in {"run": run.title, **more}.items())
             samples.setdefault(name, {}).setdefault(labels, value)
     meanings = {metric_name(key): meaning for key, meaning in MEASURES.items()}
@@ -60,9 +63,10 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _of_now(run: WatchedRun) -> Iterable[Value]:
-    """What changes though no file does."""
-    yield "climb_run_finished", {}, float(run.state() == "finished")
+def _of_now(run: WatchedRun, legible: bool) -> Iterable[Value]:
+    """What changes though no file does, and whether the files can be read: with a damaged result no run is finished."""
+    yield "climb_run_readable", {}, float(legible)
+    yield "climb_run_finished", {}, float(legible and run.state() == "finished")
     yield "climb_run_at_work", {}, float(run.at_work())
     if math.isfinite(run.silence()):
         yield "climb_run_silence_seconds", {}, run.silence()

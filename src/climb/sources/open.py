@@ -12,7 +12,7 @@ from climb.datasets.decode import EXTENSIONS
 from climb.errors import InputError
 from climb.sources.address import without_password
 from climb.sources.folder import read_folder
-from climb.sources.hugging_face import PREFIX, read_hugging_face
+from climb.sources.hugging_face import PARQUET, PREFIX, read_hugging_face
 from climb.sources.iterable import read_iterable
 from climb.sources.source import Source
 from climb.sources.standard_input import read_paths
@@ -81,6 +81,8 @@ def open_source(
             f"'{text}' is a pattern, and patterns name tar shards: they end in {', '.join(SHARDS)}. For images give "
             f"the folder, or pipe their paths: ls {text} | climb ..., with - in place of the pattern"
         )
+    if text.lower().endswith(PARQUET) and os.path.isfile(text):
+        raise InputError(f"'{text}' is a Parquet file; the images in it are read as a dataset. Type: {PREFIX}{text}")
     reason = "is a file of another kind" if os.path.exists(text) else "does not exist"
     raise InputError(f"'{without_password(text)}' {reason}. Allowed: {ALLOWED}")
 
@@ -95,4 +97,5 @@ def _only_of_folders(watch: bool, text: str) -> None:
 
 def _at_least_one(text: str, watch: bool) -> None:
     if not watch and next(shards_matching(text), None) is None:
-        raise InputError(f"no tar shard matches '{text}'. Allowed: {ALLOWED}")
+        braces = " (* and ? stand for what differs; {..} means nothing here)" if "{" in text else ""
+        raise InputError(f"no tar shard matches '{text}'{braces}. Allowed: {ALLOWED}")

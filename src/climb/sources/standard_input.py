@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import select
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ def lines(descriptor: int, stop: Event) -> Iterator[bytes]:
 
     Not by ``sys.stdin``: a thread that waits inside it cannot be ended, and Python fails at exit because of it.
     """
-    rest = b""
+    rest, first = b"", True
     while rest or not stop.is_set():  # half a line is read to its end: the next reader could not make sense of the rest
         if not select.select([descriptor], [], [], 0.2)[0]:
             continue
@@ -37,6 +38,8 @@ def lines(descriptor: int, stop: Event) -> Iterator[bytes]:
         *whole, rest = (rest + data).split(b"\n") if data else [rest, b""]
         if len(rest) > LONGEST:
             raise InputError(f"standard input has a line of more than {LONGEST:,} bytes; give one path a line")
+        if first and whole:
+            whole[0], first = whole[0].removeprefix(codecs.BOM_UTF8), False  # some editors put it before the first path
         yield from (line.rstrip(b"\r") for line in whole if line.strip())
         if not data:
             return

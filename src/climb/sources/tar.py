@@ -100,7 +100,7 @@ def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim,
                 shard.members = []  # type: ignore[attr-defined]  # it remembers every member: that would grow with the shard
                 if stop.is_set():  # here, too: of images that are all known none is given to anybody who could stop it
                     return
-                if not member.isfile() or os.path.splitext(member.name)[1].lower() not in EXTENSIONS:
+                if not member.isfile() or not _is_image(member.name):
                     continue
                 content = shard.extractfile(member)
                 head = b"" if content is None else content.read(HEAD_BYTES)
@@ -126,7 +126,18 @@ def _images_in(path: str, status: os.stat_result, image_size: int, claim: Claim,
         # What comes after the damage is lost. A repaired shard is another one; this one is counted once.
         damage = file_identity(path, status, "breaks off")
         if claim(damage):
-            yield refuse(path, damage, Unusable(CORRUPT, f"the shard breaks off: {error}"))
+            said = " ".join(str(error).split())  # the library lists all that it tried, line by line
+            yield refuse(path, damage, Unusable(CORRUPT, f"the shard breaks off: {said}"))
+
+
+def _is_image(name: str) -> bool:
+    """By its extension, if it is not hidden: macOS puts a ``._a.png`` beside each ``a.png``.
+
+    >>> [_is_image(name) for name in ("./a/b.PNG", "../b.png", "a/._b.png", ".a/b.png", "b.json")]
+    [True, True, False, False, False]
+    """
+    hidden = any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
+    return not hidden and os.path.splitext(name)[1].lower() in EXTENSIONS
 
 
 def _check_same(shard: tarfile.TarFile, status: os.stat_result) -> None:

@@ -47,9 +47,19 @@ class Tree:
         see as one file. To write into a file does not: only a ``thorough`` look finds that.
         """
         self._before, self._now = self._now, {}
-        return self._below(self._root, thorough)
+        # Not by recursion: folders may be nested deeper than Python lets functions be.
+        entered = [self._inside(self._root, thorough)]
+        while entered:
+            found = next(entered[-1], None)
+            if found is None:
+                entered.pop()
+            elif isinstance(found, str):
+                entered.append(self._inside(found, thorough))
+            else:
+                yield found
 
-    def _below(self, folder: str, thorough: bool) -> Iterator[Found]:
+    def _inside(self, folder: str, thorough: bool) -> Iterator[Found | str]:
+        """The files in a folder, and the paths of the folders in it, which are to be looked into before the next."""
         before = self._before.get(folder)
         try:
             changed, now = os.stat(folder).st_mtime_ns, time.monotonic()
@@ -57,8 +67,7 @@ class Tree:
                 before = _Listed(changed=changed, since=now, at=now, folders=[])
             elif not thorough and before.at - before.since >= SURE_SECONDS:
                 self._now[folder] = before
-                for path in before.folders:
-                    yield from self._below(path, thorough)
+                yield from before.folders
                 return
             with os.scandir(folder) as entries:
                 names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -77,7 +86,7 @@ class Tree:
             path = os.path.join(folder, name)
             if is_folder:
                 folders.append(path)
-                yield from self._below(path, thorough)
+                yield path
             elif os.path.splitext(name)[1].lower() in self._extensions:
                 try:
                     status = os.stat(path)

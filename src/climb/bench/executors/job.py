@@ -16,7 +16,7 @@ from climb.engine import resolve_device
 from climb.errors import ClimbError
 from climb.files import write_text
 from climb.lock import only_one
-from climb.runs import execute
+from climb.runs import Finished, execute
 
 ERROR_FILE = "error.txt"
 PATIENCE = 60.0
@@ -61,6 +61,8 @@ def run_job(job: Job) -> Outcome:
         with only_one(lock), one_thread(job.execution.device):
             error_path.unlink(missing_ok=True)  # of an earlier attempt
             execute(job.config, job.execution, job.folder)
+    except Finished:
+        return Outcome(status="done")
     except KeyboardInterrupt:
         return Outcome(status="interrupted")
     except Exception as error:
