@@ -256,6 +256,12 @@ def test_the_seed_decides_everything(method: str, make_engine: Make, images: Dra
     assert str(first) != str(other)
 
 
+def test_the_seed_decides_on_the_views_and_not_on_the_network_alone(make_engine: Make) -> None:
+    first, again, other = (make_engine(seed=seed).state_dict()["augmentation"] for seed in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
 def test_random_numbers_drawn_elsewhere_change_nothing(make_engine: Make, images: Draw) -> None:
     expected = train(make_engine(), images, 3)
     torch.manual_seed(1)
@@ -384,6 +390,28 @@ def test_a_memory_is_handed_the_means_to_embed_whenever_it_inserts(
     assert len(handed) == 2
     for embeddings, again in handed:
         assert torch.equal(embeddings, again)  # the network as it is then
+
+
+@pytest.mark.parametrize("method", ["minred", "climb"])
+def test_in_train_mode_a_memory_is_given_images_embedded_in_the_company_of_their_mini_batch(
+    method: str, make_engine: Make, images: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it inserts before the passes or after them."""
+    engine = make_engine(method, "paper", embed_mode="train")
+    memory = engine.parts.memory
+    assert memory is not None
+    insert, given = memory.insert, []
+
+    def watched(stream: torch.Tensor, embeddings: torch.Tensor, **options: Any) -> Any:
+        network = deepcopy(engine.parts.network)
+        features, projected = network.train()(engine.augment.plain(stream))
+        torch.testing.assert_close(embeddings, projected if memory.space == "projector" else features)
+        given.append(embeddings)
+        return insert(stream, embeddings, **options)
+
+    monkeypatch.setattr(memory, "insert", watched)
+    train(engine, images, 2)
+    assert len(given) == 2
 
 
 # -- embedding ---------------------------------------------------------------------------------------------------------
