@@ -112,6 +112,22 @@ def test_images_of_another_size_are_resized_first() -> None:
     assert PATCHING(slope)[0, 0, 0].tolist() == PATCHING(slope.float())[0, 0, 0].round().tolist()  # not cut off
 
 
+def test_no_pixel_of_a_larger_image_is_skipped() -> None:
+    lines = torch.zeros(1, 3, 64, 64, dtype=torch.uint8)
+    lines[..., ::4] = 200  # between the points that plain interpolation at a quarter of the size looks at
+    assert (PATCHING(lines).float() - 50).abs().max() < 20
+
+
+@pytest.mark.parametrize(("patching", "most"), [(PATCHING, 512), (Patching(image=46, patch=2, stride=2), 529)])
+def test_only_so_many_patches_go_through_at_once_and_at_least_one_image(patching: Patching, most: int) -> None:
+    backbone = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    given: list[int] = []
+    backbone.register_forward_hook(lambda _, inputs, __: given.append(len(inputs[0])))
+    assert PatchEncoder(backbone, patching, feature_dim=3)(torch.zeros(60, 3, 16, 16)).shape == (60, 3)
+    assert sum(given) == 60 * patching.count
+    assert max(given) <= most
+
+
 def test_the_features_of_an_image_are_the_mean_over_its_patches() -> None:
     backbone = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
     encoder = PatchEncoder(backbone, PATCHING, feature_dim=3)
