@@ -9,7 +9,7 @@ import pytest
 
 from climb.errors import ClimbError
 from climb.learn import known
-from climb.learn.known import KnownImages
+from climb.learn.known import KnownImages, Unclaimed
 
 
 def test_many_identities_are_each_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +82,16 @@ def test_asking_without_claiming_takes_no_note(tmp_path: Path) -> None:
     first.learned(3)
     first.write()
     assert not KnownImages(tmp_path / "k", 1).is_new(3)
+
+
+def test_a_source_that_names_each_image_once_has_nothing_noted(tmp_path: Path) -> None:
+    first = KnownImages(tmp_path / "k", 0)
+    first(4)
+    unclaimed = Unclaimed(first)
+    assert [unclaimed(3), unclaimed.is_new(3), unclaimed(3), unclaimed(4)] == [True, True, True, False]
+    unclaimed.release(4)
+    assert not unclaimed(4)
+    assert first(3)
 
 
 def test_what_could_not_be_read_is_new_again_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
