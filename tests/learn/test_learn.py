@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
 import os
 import re
 import resource
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,14 @@ import pytest
 import torch
 from PIL import Image
 
+from climb.config import RunConfig
 from climb.engine import Engine, Observation
 from climb.errors import ClimbError, InputError
 from climb.learn import MEASURES, learn
 from climb.learn.journal import LongJournal
+from climb.learn.resident import resident_bytes
 from climb.learn.sizes import SIZES
-from climb.learn.track import TRACKERS
+from climb.learn.track import TRACKERS, TensorBoard, tracking
 from climb.nets import load_encoder
 from climb.runs import RunFolder
 from climb.sources import Source
@@ -61,6 +65,16 @@ def test_what_is_in_the_folder(fill: Write, small: Small, tmp_path: Path) -> Non
     assert sorted(path.name for path in out.iterdir()) == [
         "checkpoint", "config.json", "journal.jsonl", "learned.u64", "lock", "model.safetensors",
     ]  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say")
+def test_what_is_reserved_and_never_used_is_not_resident() -> None:
+    before = resident_bytes()
+    with mmap.mmap(-1, 2**30):
+        after = resident_bytes()
+    assert before is not None
+    assert after is not None
+    assert after - before < 2**29
 
 
 def test_a_memory_without_centroids_and_a_method_without_memory(small: Small, tmp_path: Path) -> None:
@@ -290,6 +304,41 @@ def test_a_tracker_that_fails_does_not_stop_it(
     assert learn(pictures(20), out=tmp_path / "out", **small, track="tensorboard").images == 20
     assert "the tracker failed: nobody there\n" in caplog.text
     assert "the tracker failed: nobody there at the end" in caplog.text
+
+
+def test_tensorboard_forgets_what_came_after_the_checkpoint_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    opened: list[dict[str, Any]] = []
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter", lambda _, **options: opened.append(options))
+    TensorBoard(tmp_path, RunConfig(), 20)
+    assert opened == [{"purge_step": 21}]  # the first that goes
+
+
+def test_wandb_goes_on_with_the_run_of_a_folder_and_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[dict[str, Any]] = []
+    told: list[tuple[dict[str, float], int] | str] = []
+
+    def init(**options: Any) -> SimpleNamespace:
+        opened.append(options)
+        return SimpleNamespace(
+            log=lambda values, step: told.append((values, step)), finish=lambda: told.append("finished")
+        )
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))  # type: ignore[arg-type]
+    here, there = tmp_path / "out", tmp_path / "other" / "out"
+    for folder, config in ((here, RunConfig()), (here, RunConfig()), (there, RunConfig()), (here, RunConfig(seed=1))):
+        with tracking("wandb", folder, config, 20) as tracker:
+            assert tracker is not None
+            tracker.log({"objective": 1.5}, 30)
+    first, again, elsewhere, otherwise = (options["id"] for options in opened)
+    assert first == again
+    assert len({first, elsewhere, otherwise}) == 3
+    assert {options["resume"] for options in opened} == {"allow"}
+    assert told == [({"objective": 1.5}, 30), "finished"] * 4
 
 
 @pytest.mark.slow  # starts a process of its own
