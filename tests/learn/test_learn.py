@@ -12,7 +12,9 @@ import sys
 import tarfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,6 +86,74 @@ def test_a_memory_without_centroids_and_a_method_without_memory(small: Small, tm
         (line,) = LongJournal(out / "journal.jsonl").read("train")
         assert line["stored"] == stored
         assert set(line) <= {"batch", "event", "time", *MEASURES}
+
+
+@pytest.mark.parametrize("journal_seconds", [0.0, 1000.0])
+def test_a_line_of_the_journal_is_about_what_came_since_the_last_one(
+    journal_seconds: float, fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a mini-batch each, or of a whole sitting; in a second sitting, too."""
+    observe, seen, ever = Engine.observe, list[Observation](), Counter[str]()
+
+    def watched(self: Engine, images: torch.Tensor) -> Observation:
+        observation = observe(self, images)
+        report = replace(observation.report, evicted=len(seen), merged=2)  # which a small memory rarely does
+        ever.update(asdict(report))
+        seen.append(replace(observation, report=report))
+        return seen[-1]
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    for sitting in range(2):
+        seen.clear()
+        folder = fill(tmp_path / "images", 50, first=50 * sitting)
+        learned = learn(folder, out=tmp_path / "out", **small, journal_seconds=journal_seconds)
+        lines = LongJournal(tmp_path / "out" / "journal.jsonl").read("train")
+        size = 1 if journal_seconds == 0 else 5  # mini-batches of a line
+        groups = [seen[start : start + size] for start in range(0, 5, size)]
+        assert len(seen) == 5
+        assert len(lines) == (sitting + 1) * len(groups)
+        for line, group in zip(lines[-len(groups) :], groups, strict=True):
+            reports = [seen.report for seen in group]
+            assert line["objective"] == pytest.approx(sum(float(seen.objective) for seen in group) / size, rel=1e-5)
+            assert line["novelty_rate"] == pytest.approx(sum(report.novel for report in reports) / (10 * size))
+            centroids = line["stm_centroids"] + line["ltm_centroids"]
+            moved = sum(report.evicted + report.merged for report in reports)
+            assert line["centroid_turnover"] == pytest.approx(moved / centroids)
+            assert line["occupancy"] == line["stored"] / 100
+        assert lines[-1]["stored"] == learned.stored
+        told = ("novel", "evicted", "promoted", "merged", "pruned")
+        assert [lines[-1][name] for name in told] == [ever[name] for name in told]
+        assert ("uniformity" in lines[-1]) == (sitting == 1)  # of images that were stored at the last checkpoint
+
+
+def test_features_that_move_far_are_warned_of_once_and_not_in_a_young_network(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("climb.learn.loop.drift", lambda *_: 0.9)
+    small |= {"budget": 10, "replay_batch": 5, "method": "er-reservoir"}
+    images, out = fill(tmp_path / "images", 130), tmp_path / "out"
+    learn(images, out=out, **small, journal_seconds=0.0, checkpoint_seconds=0.0)
+    (warning,) = LongJournal(out / "journal.jsonl").read("warning")
+    assert warning["batch"] == 10  # a hundred images, ten times what the memory holds
+    assert "have moved far" in warning["text"]
+
+
+def test_seconds_are_those_of_all_sittings_however_often_they_are_saved(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, observe = 100.0, Engine.observe
+
+    def slowly(self: Engine, images: torch.Tensor) -> Observation:
+        nonlocal now
+        now += 7.0
+        return observe(self, images)
+
+    monkeypatch.setattr(Engine, "observe", slowly)
+    monkeypatch.setattr("climb.learn.loop.time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    for sitting in (1, 2):
+        folder = fill(tmp_path / "images", 30, first=30 * sitting)
+        learned = learn(folder, out=tmp_path / "out", **small, checkpoint_seconds=0.0)
+        assert (learned.new_images, learned.seconds) == (30, 21.0 * sitting)
 
 
 def test_no_image_at_all_is_said_in_words_of_its_source(
