@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import mmap
 import os
 import re
@@ -356,6 +357,20 @@ def test_tensorboard_gets_the_numbers_of_the_journal(small: Small, tmp_path: Pat
     scalars = events.Scalars("objective")
     assert [event.step for event in scalars] == [line["images"] for line in lines]
     assert [event.value for event in scalars] == pytest.approx([line["objective"] for line in lines], rel=1e-5)
+
+
+def test_a_tracker_is_told_nothing_that_is_no_number(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[dict[str, float], int]] = []
+    recording = SimpleNamespace(log=lambda values, images: told.append((values, images)), close=lambda: None)
+    monkeypatch.setitem(TRACKERS, "tensorboard", lambda *_: recording)
+    monkeypatch.setattr("climb.learn.run.check_tracker", lambda _: None)
+    learn(fill(tmp_path / "images", 40), out=tmp_path / "out", **small, track="tensorboard", journal_seconds=0.0)
+    assert [images for _, images in told] == [10, 20, 30, 40]
+    assert "alignment" not in told[0][0]  # before anything is replayed
+    assert "alignment" in told[-1][0]
+    assert all(math.isfinite(value) for values, _ in told for value in values.values())
 
 
 def test_a_tracker_that_fails_does_not_stop_it(
