@@ -157,6 +157,20 @@ def test_seconds_are_those_of_all_sittings_however_often_they_are_saved(
         assert (learned.new_images, learned.seconds) == (30, 21.0 * sitting)
 
 
+def test_a_checkpoint_is_written_only_where_something_was_learned_since_the_last(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, saved = RunFolder.save_checkpoint, list[int]()
+
+    def watched(self: RunFolder, state: dict[str, Any]) -> None:
+        saved.append(state["done"])
+        save(self, state)
+
+    monkeypatch.setattr(RunFolder, "save_checkpoint", watched)
+    learn(fill(tmp_path / "images", 30), out=tmp_path / "out", **small, checkpoint_seconds=0.0)
+    assert saved == [1, 2, 3]
+
+
 def test_no_image_at_all_is_said_in_words_of_its_source(
     small: Small, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
