@@ -171,6 +171,20 @@ def test_a_checkpoint_is_written_only_where_something_was_learned_since_the_last
     assert saved == [1, 2, 3]
 
 
+def test_the_journal_is_cut_to_the_last_checkpoint(fill: Write, small: Small, tmp_path: Path) -> None:
+    images, out = fill(tmp_path / "images", 20), tmp_path / "out"
+    learn(images, out=out, **small)
+    journal = LongJournal(out / "journal.jsonl")
+    journal.write(99, "train", images=990)  # by a process that was killed before it could save what it had learned
+    learn(images, out=out, **small)
+    assert [line["batch"] for line in journal.read("start")] == [0, 2]
+    assert [line["images"] for line in journal.read("train")] == [20]
+    (out / "checkpoint" / "state.safetensors").unlink()  # killed before its first one
+    learn(images, out=out, **small)
+    assert [line["batch"] for line in journal.read("start")] == [0]
+    assert [line["images"] for line in journal.read("train")] == [20]
+
+
 def test_no_image_at_all_is_said_in_words_of_its_source(
     small: Small, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
