@@ -535,6 +535,10 @@ def test_a_source_that_breaks_loses_nothing(small: Small, tmp_path: Path) -> Non
     with pytest.raises(RuntimeError, match="the queue is gone"):
         learn(images(), out=tmp_path / "out", **small, checkpoint_seconds=1000)
     assert _images(tmp_path / "out") == 34
+    journal = LongJournal(tmp_path / "out" / "journal.jsonl")
+    assert journal.read("end") == []  # which tells a learner that is done from one that died
+    learn(pictures(6), out=tmp_path / "out", **small)
+    assert [line["images"] for line in journal.read("end")] == [40]
 
 
 def test_what_killed_processes_left_is_swept_away(small: Small, tmp_path: Path) -> None:
