@@ -185,6 +185,20 @@ def test_the_journal_is_cut_to_the_last_checkpoint(fill: Write, small: Small, tm
     assert [line["images"] for line in journal.read("train")] == [20]
 
 
+def test_images_are_learned_in_the_order_in_which_they_come(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe, seen = Engine.observe, list[torch.Tensor]()
+
+    def watched(self: Engine, images: torch.Tensor) -> Observation:
+        seen.append(images)
+        return observe(self, images)
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    learn(pictures(30), out=tmp_path / "out", **small)
+    assert np.array_equal(torch.cat(seen).permute(0, 2, 3, 1).numpy(), np.stack(list(pictures(30))))
+
+
 def test_no_image_at_all_is_said_in_words_of_its_source(
     small: Small, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
