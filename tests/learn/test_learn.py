@@ -35,8 +35,9 @@ from climb.learn.sizes import SIZES
 from climb.learn.track import TRACKERS, TensorBoard, tracking
 from climb.nets import load_encoder
 from climb.runs import RunFolder
-from climb.sources import Source
+from climb.sources import Item, Source
 from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.sources.prefetch import Arrival
 
 Write = Callable[..., Path]
 Small = dict[str, Any]
@@ -197,6 +198,44 @@ def test_images_are_learned_in_the_order_in_which_they_come(
     monkeypatch.setattr(Engine, "observe", watched)
     learn(pictures(30), out=tmp_path / "out", **small)
     assert np.array_equal(torch.cat(seen).permute(0, 2, 3, 1).numpy(), np.stack(list(pictures(30))))
+
+
+def test_images_that_wait_for_their_mini_batch_to_fill_are_learned_once_none_has_come_for_a_while(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, observe, seen, counts = 0.0, Engine.observe, list[int](), list[int]()
+
+    def watched(self: Engine, images: torch.Tensor) -> Observation:
+        seen.append(len(images))
+        return observe(self, images)
+
+    def arrivals(**_: Any) -> Iterator[Arrival]:
+        nonlocal now
+        images = [torch.from_numpy(picture.transpose(2, 0, 1).copy()) for picture in pictures(4)]
+        items = [Item(identity=number, image=image, where="here") for number, image in enumerate(images)]
+        for arrival, seconds in ((items[0], 0), (items[1], 1), (None, 4), (None, 2), (items[2], 60), (items[3], 60)):
+            now += seconds
+            yield arrival
+            counts.append(sum(seen))
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    monkeypatch.setattr("climb.learn.loop.time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    folder = Source(lambda *_: iter(()), name="a watched folder", rereadable=True, endless=True)
+    monkeypatch.setattr(folder, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: folder)
+    learn("images", out=tmp_path / "out", **small, watch=True)
+    assert counts == [0, 0, 0, 2, 2, 2]
+    assert seen == [2, 2]
+
+
+def test_another_seed_learns_another_network(small: Small, tmp_path: Path) -> None:
+    first, again, other = (
+        learn(pictures(10), out=tmp_path / name, **small, seed=seed).folder / "model.safetensors"
+        for name, seed in (("first", 3), ("again", 3), ("other", 4))
+    )
+    ours, same, another = (load_encoder(path).encoder.state_dict() for path in (first, again, other))
+    assert all(torch.equal(ours[name], same[name]) for name in ours)
+    assert not all(torch.equal(ours[name], another[name]) for name in ours)
 
 
 def test_no_image_at_all_is_said_in_words_of_its_source(
