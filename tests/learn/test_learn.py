@@ -49,6 +49,11 @@ def pictures(count: int) -> Iterator[np.ndarray]:
         yield generator.integers(0, 256, (16, 16, 3), dtype=np.uint8)
 
 
+def found(count: int) -> list[Item]:
+    images = [torch.from_numpy(picture.transpose(2, 0, 1).copy()) for picture in pictures(count)]
+    return [Item(identity=number, image=image, where="here") for number, image in enumerate(images)]
+
+
 def test_what_is_in_the_folder(fill: Write, small: Small, tmp_path: Path) -> None:
     out = tmp_path / "out"
     learned = learn(fill(tmp_path / "images", 105), out=out, **small, journal_seconds=0.0, checkpoint_seconds=0.0)
@@ -211,8 +216,7 @@ def test_images_that_wait_for_their_mini_batch_to_fill_are_learned_once_none_has
 
     def arrivals(**_: Any) -> Iterator[Arrival]:
         nonlocal now
-        images = [torch.from_numpy(picture.transpose(2, 0, 1).copy()) for picture in pictures(4)]
-        items = [Item(identity=number, image=image, where="here") for number, image in enumerate(images)]
+        items = found(4)
         for arrival, seconds in ((items[0], 0), (items[1], 1), (None, 4), (None, 2), (items[2], 60), (items[3], 60)):
             now += seconds
             yield arrival
@@ -592,6 +596,23 @@ def test_a_source_that_breaks_loses_nothing(small: Small, tmp_path: Path) -> Non
     assert journal.read("end") == []  # which tells a learner that is done from one that died
     learn(pictures(6), out=tmp_path / "out", **small)
     assert [line["images"] for line in journal.read("end")] == [40]
+
+
+def test_a_folder_that_breaks_leaves_half_a_mini_batch_to_the_next_sitting(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which then learns what one that never broke would have."""
+
+    def arrivals(**_: Any) -> Iterator[Arrival]:
+        yield from found(14)
+        raise OSError("the drive is gone")
+
+    folder = Source(lambda *_: iter(()), name="a folder", rereadable=True)
+    monkeypatch.setattr(folder, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: folder)
+    with pytest.raises(OSError, match="the drive is gone"):
+        learn("images", out=tmp_path / "out", **small)
+    assert _images(tmp_path / "out") == 10
 
 
 def test_what_killed_processes_left_is_swept_away(small: Small, tmp_path: Path) -> None:
