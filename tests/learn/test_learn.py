@@ -35,8 +35,8 @@ from climb.learn.sizes import SIZES
 from climb.learn.track import TRACKERS, TensorBoard, tracking
 from climb.nets import load_encoder
 from climb.runs import RunFolder
-from climb.sources import Item, Source
-from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.sources import Item, PassedOver, Source
+from climb.sources.item import CORRUPT, UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.prefetch import Arrival
 
 Write = Callable[..., Path]
@@ -613,6 +613,46 @@ def test_a_folder_that_breaks_leaves_half_a_mini_batch_to_the_next_sitting(
     with pytest.raises(OSError, match="the drive is gone"):
         learn("images", out=tmp_path / "out", **small)
     assert _images(tmp_path / "out") == 10
+
+
+def test_only_what_is_unusable_for_good_is_never_tried_again(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arrivals(**_: Any) -> Iterator[Arrival]:
+        yield from found(10)
+        yield PassedOver(identity=100, where="here", reason=CORRUPT, detail="")
+        yield PassedOver(identity=101, where="here", reason=UNREADABLE, detail="")
+
+    folder = Source(lambda *_: iter(()), name="a folder", rereadable=True)
+    monkeypatch.setattr(folder, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: folder)
+    learn("images", out=tmp_path / "out", **small, checkpoint_seconds=1000)
+    assert np.fromfile(tmp_path / "out" / "learned.u64", dtype=np.uint64).tolist() == [*range(10), 100]
+    assert _images(tmp_path / "out") == 10
+
+
+def test_a_checkpoint_that_could_not_be_written_is_tried_again_when_the_next_is_due(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, observe, save, tried = 0.0, Engine.observe, RunFolder.save_checkpoint, list[int]()
+
+    def slowly(self: Engine, images: torch.Tensor) -> Observation:
+        nonlocal now
+        now += 10.0
+        return observe(self, images)
+
+    def full_twice(self: RunFolder, state: dict[str, Any]) -> None:
+        tried.append(state["done"])
+        if len(tried) <= 2:
+            raise OSError("No space left on device")
+        save(self, state)
+
+    monkeypatch.setattr(Engine, "observe", slowly)
+    monkeypatch.setattr(RunFolder, "save_checkpoint", full_twice)
+    monkeypatch.setattr("climb.learn.loop.time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    learn(fill(tmp_path / "images", 60), out=tmp_path / "out", **small, checkpoint_seconds=15.0)
+    assert tried == [2, 4, 6]
+    assert _images(tmp_path / "out") == 60
 
 
 def test_what_killed_processes_left_is_swept_away(small: Small, tmp_path: Path) -> None:
