@@ -343,6 +343,41 @@ def test_sleeps_at_the_configured_rate() -> None:
     assert build_pcmc(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place).sleep.lr == 0.07  # type: ignore[arg-type]
 
 
+def test_its_memory_looks_back_on_the_configured_window(images: Draw) -> None:
+    engine = make(config=replace(CONFIG, memory=replace(CONFIG.memory, window=37)))
+    engine.observe(images(20))  # 180 patches
+    assert len(engine.state_dict()["memory"]["window"]) == 37
+
+
+def test_the_order_of_patches_has_random_numbers_of_its_own() -> None:
+    state = make().state_dict()
+    assert not torch.equal(state["order"], state["augmentation"])
+
+
+def test_a_kept_state_and_a_kept_loss_do_not_follow_the_next_sleep(images: Draw) -> None:
+    engine = make()
+    awake = engine.state_dict()
+    first = engine.observe(images(30)).objective
+    kept = float(first)
+    assert not math.isnan(kept)
+    assert float(engine.observe(images(30, 1)).objective) != kept
+    assert float(first) == kept
+    assert math.isnan(float(awake["loss"]))
+
+
+def test_the_seed_decides_on_what_its_memory_draws() -> None:
+    first, again, other = (memory_of(make(seed)).state_dict() for seed in (5, 5, 6))
+    for name in ("insertion", "replay"):
+        assert str(first[name]) == str(again[name])
+        assert str(first[name]) != str(other[name])
+
+
+def test_images_are_normalised_by_the_given_statistics(images: Draw) -> None:
+    engine = make(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6)))
+    torch.testing.assert_close(engine.augment.plain(images(2)), (images(2) / 255 - mean) / std)
+
+
 def test_trains_on_all_patches_at_once_where_there_are_fewer_than_a_batch(images: Draw) -> None:
     engine = make(sleep=Sleep(every=20, epochs=2, batch=512, lr=0.05))
     steps = watch(engine)
