@@ -399,7 +399,9 @@ def test_the_loss_falls_and_nothing_collapses(images: Draw) -> None:
     assert features.std(0).mean() > 0.005
 
 
-@pytest.mark.parametrize("fault", [{"every": 0}, {"epochs": 0}, {"batch": 1}, {"lr": 0.0}, {"lr": math.nan}])
+@pytest.mark.parametrize(
+    "fault", [{"every": 0}, {"epochs": 0}, {"batch": 1}, {"lr": 0.0}, {"lr": math.nan}, {"lr": math.inf}]
+)
 def test_refuses_an_impossible_sleep(fault: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="a sleep needs"):
         replace(SLEEP, **fault)

@@ -172,6 +172,40 @@ def test_the_iid_bound_goes_on_with_the_mini_batch_that_is_next(make_config: Mak
     assert all(torch.equal(one.indices, other.indices) for one, other in zip(whole[5:], rest, strict=True))
 
 
+def test_an_evaluation_that_is_about_to_be_done_again_is_cut_from_the_journal(
+    make_config: Make, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path)
+    run = Run(make_config(), CPU, folder, torch.device("cpu"))
+    run.done, run.pending = 7, 0
+    run._checkpoint()
+    folder.journal.write(7, "train")
+    folder.journal.write(7, "evaluation", task=0)  # by a process that ended before its next checkpoint
+    run._resume()
+    assert [line["event"] for line in folder.journal.read()] == ["train", "start"]
+
+
+def test_each_network_has_the_accuracies_that_were_measured_of_it(make_config: Make, tmp_path: Path) -> None:
+    result = execute(make_config(evaluation={"network": "both"}), CPU, tmp_path / "run")
+    journal = Journal(tmp_path / "run" / "journal.jsonl")
+    (floor,) = journal.read("floor")
+    for found, network in ((result, "teacher"), (result["other"], "student")):
+        lines = [line for line in journal.read("evaluation") if line["network"] == network]
+        assert found["accuracy_matrix"] == [line["per_task"] for line in lines]
+        assert found["accuracy_upto"] == [line["upto"] for line in lines]
+        assert found["random_encoder_accuracy"] == floor[network]
+
+
+def test_tasks_count_by_their_test_images(make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[list[int]] = []
+    monkeypatch.setattr("climb.runs.run.summarize", lambda matrix, upto, images, **_: given.append(images) or {})
+    run = Run(make_config(), CPU, RunFolder(tmp_path), torch.device("cpu"))
+    run.rows = {"teacher": [{"per_task": [1.0, 2.0], "upto": 1.0, "upto_per_image": 1.0}] * 2}
+    run.floor = {"student": 7.0, "teacher": 5.0}
+    assert run._accuracies("teacher")["random_encoder_accuracy"] == 5.0
+    assert given == [[20, 20]]  # of two classes each
+
+
 def test_a_collapse_is_warned_of_once(
     tmp_path: Path, make_config: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
