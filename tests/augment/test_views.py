@@ -89,6 +89,14 @@ def test_a_view_depends_on_its_own_image_only() -> None:
     assert not torch.equal(first[:, 1], second[:, 1])
 
 
+def test_boxes_fit_images_that_are_wider_than_high() -> None:
+    images = torch.zeros(50, 3, 8, 24, dtype=torch.uint8)
+    top, left, height, width = augment().draw(images, generator()).box.unbind(1)
+    assert (top + height <= 8).all()
+    assert (left + width <= 24).all()
+    assert (left + width).max() > 8
+
+
 def test_call_is_draw_then_apply() -> None:
     images, views = photos(), augment()
     parameters = views.draw(images, generator())
