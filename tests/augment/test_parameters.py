@@ -100,6 +100,29 @@ def test_the_central_crop_when_nothing_fits(size: tuple[int, int], box: list[int
     assert drawn(policy, 50, size).box.tolist() == [box] * 50
 
 
+@pytest.mark.parametrize("ratio", [0.01, 100.0])
+@pytest.mark.parametrize("scale", [1e-6, 1 / 256, 1.0])
+def test_a_crop_is_never_less_than_a_pixel_high_or_wide(ratio: float, scale: float) -> None:
+    """At such a ratio one side rounds to nothing, drawn or central, while the other may well fit."""
+    box = drawn(Policy(crop_scale=(scale, scale), crop_ratio=(ratio, ratio)), 3, (16, 16)).box
+    assert (box[:, 2:] >= 1).all()
+    assert (box[:, :2] + box[:, 2:] <= 16).all()
+
+
+def test_a_ratio_is_width_by_height() -> None:
+    box = drawn(Policy(crop_scale=(0.1, 0.4), crop_ratio=(2.0, 2.0)), 100, (64, 64)).box
+    torch.testing.assert_close(box[:, 3], 2 * box[:, 2], atol=1.5, rtol=0)
+
+
+def test_ten_boxes_are_tried() -> None:
+    numbers = torch.full((uniform(1, torch.Generator()).shape[0], 11), 0.5)
+    areas, ratios = numbers[:10], numbers[10:20]
+    areas[:], ratios[:] = 1.0, 0.0  # the whole area, twice as high as wide, which does not fit
+    areas[range(10), range(10)] = 0.0  # for all images but the last, one attempt does: a quarter of the area
+    boxes = interpret(Policy(crop_scale=(0.25, 1.0), crop_ratio=(0.5, 2.0)), (32, 32), numbers).box
+    assert boxes[:, 2:].tolist() == [[23.0, 11.0]] * 10 + [[32.0, 32.0]]
+
+
 def test_rates() -> None:
     parameters = drawn(Policy(blur=0.3))
     jittered = parameters.brightness != 1

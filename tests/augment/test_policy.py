@@ -43,7 +43,12 @@ def test_the_ends_of_every_range_are_allowed() -> None:
     [
         ({"flip": 1.5}, "flip is 1.5; allowed: a probability"),
         ({"jitter": -0.1}, "jitter is -0.1"),
+        ({"grayscale": 2.0}, "grayscale is 2.0; allowed: a probability"),
+        ({"blur": -0.5}, "blur is -0.5; allowed: a probability"),
         ({"brightness": -1.0}, "brightness is -1.0; allowed: 0 or more"),
+        ({"contrast": -0.1}, "contrast is -0.1; allowed: 0 or more"),
+        ({"saturation": -0.1}, "saturation is -0.1; allowed: 0 or more"),
+        ({"hue": -0.1}, "hue is -0.1; allowed: 0 to 0.5"),
         ({"hue": 0.6}, "hue is 0.6; allowed: 0 to 0.5"),
         ({"crop_scale": (0.0, 1.0)}, "crop_scale"),
         ({"crop_scale": (0.5, 1.2)}, "crop_scale"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -24,6 +25,12 @@ def photos(n: int = 6, size: int = 32) -> torch.Tensor:
 
 def augment(*, per_batch: bool = False, policy: Policy | None = None) -> Augment:
     return Augment(policy or Policy(), MEAN, STD, per_batch=per_batch)
+
+
+def only(n: int, size: int, **changed: torch.Tensor) -> Parameters:
+    """Parameters that change nothing of n images but what is given."""
+    nothing = Policy(flip=0, jitter=0, grayscale=0, crop_scale=(1, 1), crop_ratio=(1, 1))
+    return replace(draw(nothing, n, (size, size), generator()), **changed)
 
 
 @pytest.mark.parametrize(("n", "size"), [(1, 16), (6, 32), (3, 64), (2, 224)])
@@ -82,6 +89,14 @@ def test_a_view_depends_on_its_own_image_only() -> None:
     assert not torch.equal(first[:, 1], second[:, 1])
 
 
+def test_boxes_fit_images_that_are_wider_than_high() -> None:
+    images = torch.zeros(50, 3, 8, 24, dtype=torch.uint8)
+    top, left, height, width = augment().draw(images, generator()).box.unbind(1)
+    assert (top + height <= 8).all()
+    assert (left + width <= 24).all()
+    assert (left + width).max() > 8
+
+
 def test_call_is_draw_then_apply() -> None:
     images, views = photos(), augment()
     parameters = views.draw(images, generator())
@@ -111,14 +126,28 @@ def test_steps_follow_the_documented_order() -> None:
     """Contrast after brightness, gray after colour: fixed parameters for which another order differs."""
     image = torch.tensor([0.9, 0.5, 0.2]).view(1, 3, 1, 1).expand(1, 3, 4, 4).contiguous()
     image[..., :2] = torch.tensor([0.1, 0.3, 0.6]).view(1, 3, 1, 1)
-    neutral = draw(Policy(flip=0, jitter=0, grayscale=0, crop_scale=(1, 1), crop_ratio=(1, 1)), 1, (4, 4), generator())
     one = torch.ones(1)
-    parameters = Parameters(**{**vars(neutral), "brightness": 1.5 * one, "contrast": 0.5 * one, "gray": one.bool()})
+    parameters = only(1, 4, brightness=1.5 * one, contrast=0.5 * one, gray=one.bool())
     weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
     bright = (image * 1.5).clamp(0, 1)
     mixed = 0.5 * bright + 0.5 * (bright * weights).sum(1, keepdim=True).mean()
     expected = (mixed * weights).sum(1, keepdim=True).expand(1, 3, 4, 4)
     torch.testing.assert_close(apply(image, parameters, Policy()), expected, atol=1e-5, rtol=0)
+
+
+def test_saturation_comes_before_hue() -> None:
+    images = photos(2) / 255
+    saturation, hue = torch.tensor([0.4, 1.5]), torch.tensor([0.2, -0.1])
+    changed = apply(images, only(2, 32, saturation=saturation, hue=hue), Policy())
+    torch.testing.assert_close(changed, adjust_hue(adjust_saturation(images, saturation), hue), atol=1e-5, rtol=0)
+    assert (changed - adjust_saturation(adjust_hue(images, hue), saturation)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("kernel", [3, 9])
+def test_the_blur_has_the_policys_window(kernel: int) -> None:
+    images, sigma = photos(2) / 255, torch.tensor([2.0, 1.0])
+    blurred = apply(images, only(2, 32, sigma=sigma), Policy(blur=1.0, blur_kernel=kernel))
+    torch.testing.assert_close(blurred, blur(images, sigma, kernel), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +160,8 @@ def test_steps_follow_the_documented_order() -> None:
 )
 def test_what_a_policy_allows_happens(name: str, amount: float, step: Callable[..., torch.Tensor]) -> None:
     images = photos(2) / 255
-    neutral = draw(
-        Policy(flip=0, jitter=0, grayscale=0, crop_scale=(1, 1), crop_ratio=(1, 1)), 2, (32, 32), generator()
-    )
     amounts = torch.tensor([amount, amount / 2])
-    changed = apply(images, Parameters(**{**vars(neutral), name: amounts}), Policy(blur=0.1))
+    changed = apply(images, only(2, 32, **{name: amounts}), Policy(blur=0.1))
     torch.testing.assert_close(changed, step(images, amounts), atol=1e-5, rtol=0)
     assert (changed - images).abs().max() > 0.01
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from climb.engine import BatchRule, Engine, StreamAndReplay
 from climb.engine.across import fetching, prepare_across
 from climb.engine.rules import MemoryOnly, MixUp
+from climb.errors import InputError
 from climb.methods import METHODS
 from climb.nets import Network
 from climb.parallel import GlobalBatchNorm, Group, shards
@@ -41,6 +44,21 @@ def test_networks_share_statistics_in_whatever_part_they_are_and_heads_do_not(
     assert split
     for norm in (norm for piece in pieces for norm in norms(piece)):
         assert isinstance(norm, GlobalBatchNorm) == (id(norm) in split)
+
+
+class Doubled(StreamAndReplay):
+    """Someone's own rule, which mixes rows in a way that a process with some of them cannot follow."""
+
+    def mix(self, views: torch.Tensor, *arguments: Any) -> Any:
+        return super().mix(views + views.flip(1), *arguments)
+
+
+def test_a_rule_that_mixes_in_a_way_of_its_own_is_for_one_process(make_engine: Make) -> None:
+    parts = replace(make_engine().parts, batch=Doubled())
+    prepare_across(parts, Group())
+    with pytest.raises(InputError, match="Doubled mixes rows in a way of its own"):
+        prepare_across(parts, TWO)
+    assert not any(isinstance(norm, GlobalBatchNorm) for norm in norms(parts.network))
 
 
 class Reversed(StreamAndReplay):

@@ -239,10 +239,14 @@ def test_a_saved_state_does_not_follow_the_training(make_engine: Make, images: D
     assert (tmp_path / "before").read_bytes() != (tmp_path / "after").read_bytes()
 
 
-@pytest.mark.parametrize("method", ["climb", "scale", "osiris-r"])
-def test_an_engine_can_go_back_to_where_it_was(method: str, make_engine: Make, images: Draw) -> None:
+@pytest.mark.parametrize(
+    ("method", "changes"), [("climb", {}), ("scale", {}), ("osiris-r", {}), ("climb", {"objective": "byol"})]
+)
+def test_an_engine_can_go_back_to_where_it_was(
+    method: str, changes: dict[str, Any], make_engine: Make, images: Draw
+) -> None:
     """Nothing learned since stays behind: momentum and memory of the start are none at all."""
-    engine = make_engine(method)
+    engine = make_engine(method, **changes)
     start = engine.state_dict()
     losses = train(engine, images, 3)
     engine.load_state_dict(start)
@@ -254,6 +258,12 @@ def test_the_seed_decides_everything(method: str, make_engine: Make, images: Dra
     first, again, other = (train(make_engine(method, seed=seed), images, 3) for seed in (5, 5, 6))
     assert str(first) == str(again)
     assert str(first) != str(other)
+
+
+def test_the_seed_decides_on_the_views_and_not_on_the_network_alone(make_engine: Make) -> None:
+    first, again, other = (make_engine(seed=seed).state_dict()["augmentation"] for seed in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 def test_random_numbers_drawn_elsewhere_change_nothing(make_engine: Make, images: Draw) -> None:
@@ -386,6 +396,28 @@ def test_a_memory_is_handed_the_means_to_embed_whenever_it_inserts(
         assert torch.equal(embeddings, again)  # the network as it is then
 
 
+@pytest.mark.parametrize("method", ["minred", "climb"])
+def test_in_train_mode_a_memory_is_given_images_embedded_in_the_company_of_their_mini_batch(
+    method: str, make_engine: Make, images: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it inserts before the passes or after them."""
+    engine = make_engine(method, "paper", embed_mode="train")
+    memory = engine.parts.memory
+    assert memory is not None
+    insert, given = memory.insert, []
+
+    def watched(stream: torch.Tensor, embeddings: torch.Tensor, **options: Any) -> Any:
+        network = deepcopy(engine.parts.network)
+        features, projected = network.train()(engine.augment.plain(stream))
+        torch.testing.assert_close(embeddings, projected if memory.space == "projector" else features)
+        given.append(embeddings)
+        return insert(stream, embeddings, **options)
+
+    monkeypatch.setattr(memory, "insert", watched)
+    train(engine, images, 2)
+    assert len(given) == 2
+
+
 # -- embedding ---------------------------------------------------------------------------------------------------------
 
 
@@ -410,6 +442,21 @@ def test_embed_leaves_running_statistics_alone_except_in_train_mode(
     alone = engine.embed(images(10, 5)[:2])
     # Eval mode: an image is embedded the same way whatever comes with it.
     assert torch.allclose(alone, embeddings[:2], atol=1e-4) != touched
+
+
+def test_plain_images_are_normalised_before_they_are_embedded(make_engine: Make, images: Draw) -> None:
+    engine = make_engine()
+    with torch.no_grad():
+        expected = deepcopy(engine.parts.network).eval()(engine.augment.plain(images(5)))[1]
+    torch.testing.assert_close(engine.embed(images(5)), expected)
+
+
+def test_batches_of_one_length_may_have_their_replay_rows_elsewhere(make_engine: Make) -> None:
+    engine = make_engine()
+    for is_replay in ([False, True, True], [True, False, True], [False, True, True]):
+        stream, replay = engine._rows(torch.tensor(is_replay))
+        assert stream.tolist() == [row for row in range(3) if not is_replay[row]]
+        assert replay.tolist() == [row for row in range(3) if is_replay[row]]
 
 
 def test_refreshing_with_the_updated_encoder_leaves_running_statistics_alone(make_engine: Make, images: Draw) -> None:
@@ -470,7 +517,7 @@ def test_no_images_are_refused(make_engine: Make, images: Draw) -> None:
 def test_other_images_are_refused_before_anything_is_learned(method: str, make_engine: Make, images: Draw) -> None:
     engine = make_engine(method)
     before = str(engine.state_dict())
-    for wrong in (images(10)[..., :12], images(10).float(), images(10).repeat(1, 1, 2, 2)):
+    for wrong in (images(10)[..., :12], images(10)[:, :1], images(10).float(), images(10).repeat(1, 1, 2, 2)):
         with pytest.raises(InputError, match=r"uint8 images of shape \(n, 3, 16, 16\); given torch"):
             engine.observe(wrong)
     assert str(engine.state_dict()) == before

@@ -112,6 +112,22 @@ def test_images_of_another_size_are_resized_first() -> None:
     assert PATCHING(slope)[0, 0, 0].tolist() == PATCHING(slope.float())[0, 0, 0].round().tolist()  # not cut off
 
 
+def test_no_pixel_of_a_larger_image_is_skipped() -> None:
+    lines = torch.zeros(1, 3, 64, 64, dtype=torch.uint8)
+    lines[..., ::4] = 200  # between the points that plain interpolation at a quarter of the size looks at
+    assert (PATCHING(lines).float() - 50).abs().max() < 20
+
+
+@pytest.mark.parametrize(("patching", "most"), [(PATCHING, 512), (Patching(image=46, patch=2, stride=2), 529)])
+def test_only_so_many_patches_go_through_at_once_and_at_least_one_image(patching: Patching, most: int) -> None:
+    backbone = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    given: list[int] = []
+    backbone.register_forward_hook(lambda _, inputs, __: given.append(len(inputs[0])))
+    assert PatchEncoder(backbone, patching, feature_dim=3)(torch.zeros(60, 3, 16, 16)).shape == (60, 3)
+    assert sum(given) == 60 * patching.count
+    assert max(given) <= most
+
+
 def test_the_features_of_an_image_are_the_mean_over_its_patches() -> None:
     backbone = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
     encoder = PatchEncoder(backbone, PATCHING, feature_dim=3)
@@ -327,6 +343,41 @@ def test_sleeps_at_the_configured_rate() -> None:
     assert build_pcmc(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place).sleep.lr == 0.07  # type: ignore[arg-type]
 
 
+def test_its_memory_looks_back_on_the_configured_window(images: Draw) -> None:
+    engine = make(config=replace(CONFIG, memory=replace(CONFIG.memory, window=37)))
+    engine.observe(images(20))  # 180 patches
+    assert len(engine.state_dict()["memory"]["window"]) == 37
+
+
+def test_the_order_of_patches_has_random_numbers_of_its_own() -> None:
+    state = make().state_dict()
+    assert not torch.equal(state["order"], state["augmentation"])
+
+
+def test_a_kept_state_and_a_kept_loss_do_not_follow_the_next_sleep(images: Draw) -> None:
+    engine = make()
+    awake = engine.state_dict()
+    first = engine.observe(images(30)).objective
+    kept = float(first)
+    assert not math.isnan(kept)
+    assert float(engine.observe(images(30, 1)).objective) != kept
+    assert float(first) == kept
+    assert math.isnan(float(awake["loss"]))
+
+
+def test_the_seed_decides_on_what_its_memory_draws() -> None:
+    first, again, other = (memory_of(make(seed)).state_dict() for seed in (5, 5, 6))
+    for name in ("insertion", "replay"):
+        assert str(first[name]) == str(again[name])
+        assert str(first[name]) != str(other[name])
+
+
+def test_images_are_normalised_by_the_given_statistics(images: Draw) -> None:
+    engine = make(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6)))
+    torch.testing.assert_close(engine.augment.plain(images(2)), (images(2) / 255 - mean) / std)
+
+
 def test_trains_on_all_patches_at_once_where_there_are_fewer_than_a_batch(images: Draw) -> None:
     engine = make(sleep=Sleep(every=20, epochs=2, batch=512, lr=0.05))
     steps = watch(engine)
@@ -348,7 +399,9 @@ def test_the_loss_falls_and_nothing_collapses(images: Draw) -> None:
     assert features.std(0).mean() > 0.005
 
 
-@pytest.mark.parametrize("fault", [{"every": 0}, {"epochs": 0}, {"batch": 1}, {"lr": 0.0}, {"lr": math.nan}])
+@pytest.mark.parametrize(
+    "fault", [{"every": 0}, {"epochs": 0}, {"batch": 1}, {"lr": 0.0}, {"lr": math.nan}, {"lr": math.inf}]
+)
 def test_refuses_an_impossible_sleep(fault: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="a sleep needs"):
         replace(SLEEP, **fault)

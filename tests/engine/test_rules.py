@@ -139,6 +139,13 @@ def test_mixup_pairs_the_stream_with_as_many_stored_images() -> None:
     assert shades(batch.images[batch.is_replay]) == batch.ids.tolist()
 
 
+def test_mixup_pairs_a_short_mini_batch_with_no_more_than_it_has() -> None:
+    memory = ReservoirMemory(40, (3, 8, 8), 4)
+    memory.insert(numbered(0, 10))
+    batch = MixUp()(numbered(100, 3), memory, CONFIG, 0)
+    assert (len(batch.images), batch.is_replay.sum(), len(batch.ids)) == (6, 3, 3)
+
+
 def test_mixup_trains_on_the_stream_alone_until_enough_is_stored() -> None:
     memory = ReservoirMemory(40, (3, 8, 8), 4)
     memory.insert(numbered(0, 3))

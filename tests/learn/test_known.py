@@ -9,7 +9,7 @@ import pytest
 
 from climb.errors import ClimbError
 from climb.learn import known
-from climb.learn.known import KnownImages
+from climb.learn.known import KnownImages, Unclaimed
 
 
 def test_many_identities_are_each_new_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +39,26 @@ def test_what_the_checkpoint_does_not_count_is_forgotten_and_overwritten(tmp_pat
     assert np.fromfile(tmp_path / "k", dtype=np.uint64).tolist() == [5, 6, 9]
 
 
+def test_what_the_checkpoint_does_not_count_is_cut_off_even_where_less_takes_its_place(tmp_path: Path) -> None:
+    first = KnownImages(tmp_path / "k", 0)
+    for identity in (5, 6, 7):
+        first.learned(identity)
+    first.write()
+    second = KnownImages(tmp_path / "k", 1)
+    second.learned(9)
+    assert second.write() == 2
+    assert np.fromfile(tmp_path / "k", dtype=np.uint64).tolist() == [5, 9]
+
+
+def test_every_identity_is_written_once_however_often_it_is_written(tmp_path: Path) -> None:
+    seen = KnownImages(tmp_path / "k", 0)
+    for identity in (5, 6, 7):
+        seen.learned(identity)
+        assert seen.write() == len(seen) == identity - 4
+    assert seen.write() == 3
+    assert np.fromfile(tmp_path / "k", dtype=np.uint64).tolist() == [5, 6, 7]
+
+
 def test_a_half_written_end_does_no_harm(tmp_path: Path) -> None:
     first = KnownImages(tmp_path / "k", 0)
     first.learned(1)
@@ -62,6 +82,16 @@ def test_asking_without_claiming_takes_no_note(tmp_path: Path) -> None:
     first.learned(3)
     first.write()
     assert not KnownImages(tmp_path / "k", 1).is_new(3)
+
+
+def test_a_source_that_names_each_image_once_has_nothing_noted(tmp_path: Path) -> None:
+    first = KnownImages(tmp_path / "k", 0)
+    first(4)
+    unclaimed = Unclaimed(first)
+    assert [unclaimed(3), unclaimed.is_new(3), unclaimed(3), unclaimed(4)] == [True, True, True, False]
+    unclaimed.release(4)
+    assert not unclaimed(4)
+    assert first(3)
 
 
 def test_what_could_not_be_read_is_new_again_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

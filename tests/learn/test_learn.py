@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import mmap
 import os
 import re
 import resource
@@ -11,8 +13,11 @@ import sys
 import tarfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,16 +25,19 @@ import pytest
 import torch
 from PIL import Image
 
+from climb.config import RunConfig
 from climb.engine import Engine, Observation
 from climb.errors import ClimbError, InputError
 from climb.learn import MEASURES, learn
 from climb.learn.journal import LongJournal
+from climb.learn.resident import resident_bytes
 from climb.learn.sizes import SIZES
-from climb.learn.track import TRACKERS
+from climb.learn.track import TRACKERS, TensorBoard, tracking
 from climb.nets import load_encoder
 from climb.runs import RunFolder
-from climb.sources import Source
-from climb.sources.item import UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.sources import Item, PassedOver, Source
+from climb.sources.item import CORRUPT, UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.sources.prefetch import Arrival
 
 Write = Callable[..., Path]
 Small = dict[str, Any]
@@ -39,6 +47,11 @@ def pictures(count: int) -> Iterator[np.ndarray]:
     generator = np.random.default_rng(0)
     for _ in range(count):
         yield generator.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+
+
+def found(count: int) -> list[Item]:
+    images = [torch.from_numpy(picture.transpose(2, 0, 1).copy()) for picture in pictures(count)]
+    return [Item(identity=number, image=image, where="here") for number, image in enumerate(images)]
 
 
 def test_what_is_in_the_folder(fill: Write, small: Small, tmp_path: Path) -> None:
@@ -63,6 +76,16 @@ def test_what_is_in_the_folder(fill: Write, small: Small, tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say")
+def test_what_is_reserved_and_never_used_is_not_resident() -> None:
+    before = resident_bytes()
+    with mmap.mmap(-1, 2**30):
+        after = resident_bytes()
+    assert before is not None
+    assert after is not None
+    assert after - before < 2**29
+
+
 def test_a_memory_without_centroids_and_a_method_without_memory(small: Small, tmp_path: Path) -> None:
     for method, stored in (("er-reservoir", 40), ("finetune", 0)):
         out = tmp_path / method
@@ -70,6 +93,153 @@ def test_a_memory_without_centroids_and_a_method_without_memory(small: Small, tm
         (line,) = LongJournal(out / "journal.jsonl").read("train")
         assert line["stored"] == stored
         assert set(line) <= {"batch", "event", "time", *MEASURES}
+
+
+@pytest.mark.parametrize("journal_seconds", [0.0, 1000.0])
+def test_a_line_of_the_journal_is_about_what_came_since_the_last_one(
+    journal_seconds: float, fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a mini-batch each, or of a whole sitting; in a second sitting, too."""
+    observe, seen, ever = Engine.observe, list[Observation](), Counter[str]()
+
+    def watched(self: Engine, images: torch.Tensor) -> Observation:
+        observation = observe(self, images)
+        report = replace(observation.report, evicted=len(seen), merged=2)  # which a small memory rarely does
+        ever.update(asdict(report))
+        seen.append(replace(observation, report=report))
+        return seen[-1]
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    for sitting in range(2):
+        seen.clear()
+        folder = fill(tmp_path / "images", 50, first=50 * sitting)
+        learned = learn(folder, out=tmp_path / "out", **small, journal_seconds=journal_seconds)
+        lines = LongJournal(tmp_path / "out" / "journal.jsonl").read("train")
+        size = 1 if journal_seconds == 0 else 5  # mini-batches of a line
+        groups = [seen[start : start + size] for start in range(0, 5, size)]
+        assert len(seen) == 5
+        assert len(lines) == (sitting + 1) * len(groups)
+        for line, group in zip(lines[-len(groups) :], groups, strict=True):
+            reports = [seen.report for seen in group]
+            assert line["objective"] == pytest.approx(sum(float(seen.objective) for seen in group) / size, rel=1e-5)
+            assert line["novelty_rate"] == pytest.approx(sum(report.novel for report in reports) / (10 * size))
+            centroids = line["stm_centroids"] + line["ltm_centroids"]
+            moved = sum(report.evicted + report.merged for report in reports)
+            assert line["centroid_turnover"] == pytest.approx(moved / centroids)
+            assert line["occupancy"] == line["stored"] / 100
+        assert lines[-1]["stored"] == learned.stored
+        told = ("novel", "evicted", "promoted", "merged", "pruned")
+        assert [lines[-1][name] for name in told] == [ever[name] for name in told]
+        assert ("uniformity" in lines[-1]) == (sitting == 1)  # of images that were stored at the last checkpoint
+
+
+def test_features_that_move_far_are_warned_of_once_and_not_in_a_young_network(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("climb.learn.loop.drift", lambda *_: 0.9)
+    small |= {"budget": 10, "replay_batch": 5, "method": "er-reservoir"}
+    images, out = fill(tmp_path / "images", 130), tmp_path / "out"
+    learn(images, out=out, **small, journal_seconds=0.0, checkpoint_seconds=0.0)
+    (warning,) = LongJournal(out / "journal.jsonl").read("warning")
+    assert warning["batch"] == 10  # a hundred images, ten times what the memory holds
+    assert "have moved far" in warning["text"]
+
+
+def test_seconds_are_those_of_all_sittings_however_often_they_are_saved(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, observe = 100.0, Engine.observe
+
+    def slowly(self: Engine, images: torch.Tensor) -> Observation:
+        nonlocal now
+        now += 7.0
+        return observe(self, images)
+
+    monkeypatch.setattr(Engine, "observe", slowly)
+    monkeypatch.setattr("climb.learn.loop.time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    for sitting in (1, 2):
+        folder = fill(tmp_path / "images", 30, first=30 * sitting)
+        learned = learn(folder, out=tmp_path / "out", **small, checkpoint_seconds=0.0)
+        assert (learned.new_images, learned.seconds) == (30, 21.0 * sitting)
+
+
+def test_a_checkpoint_is_written_only_where_something_was_learned_since_the_last(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, saved = RunFolder.save_checkpoint, list[int]()
+
+    def watched(self: RunFolder, state: dict[str, Any]) -> None:
+        saved.append(state["done"])
+        save(self, state)
+
+    monkeypatch.setattr(RunFolder, "save_checkpoint", watched)
+    learn(fill(tmp_path / "images", 30), out=tmp_path / "out", **small, checkpoint_seconds=0.0)
+    assert saved == [1, 2, 3]
+
+
+def test_the_journal_is_cut_to_the_last_checkpoint(fill: Write, small: Small, tmp_path: Path) -> None:
+    images, out = fill(tmp_path / "images", 20), tmp_path / "out"
+    learn(images, out=out, **small)
+    journal = LongJournal(out / "journal.jsonl")
+    journal.write(99, "train", images=990)  # by a process that was killed before it could save what it had learned
+    learn(images, out=out, **small)
+    assert [line["batch"] for line in journal.read("start")] == [0, 2]
+    assert [line["images"] for line in journal.read("train")] == [20]
+    (out / "checkpoint" / "state.safetensors").unlink()  # killed before its first one
+    learn(images, out=out, **small)
+    assert [line["batch"] for line in journal.read("start")] == [0]
+    assert [line["images"] for line in journal.read("train")] == [20]
+
+
+def test_images_are_learned_in_the_order_in_which_they_come(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe, seen = Engine.observe, list[torch.Tensor]()
+
+    def watched(self: Engine, images: torch.Tensor) -> Observation:
+        seen.append(images)
+        return observe(self, images)
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    learn(pictures(30), out=tmp_path / "out", **small)
+    assert np.array_equal(torch.cat(seen).permute(0, 2, 3, 1).numpy(), np.stack(list(pictures(30))))
+
+
+def test_images_that_wait_for_their_mini_batch_to_fill_are_learned_once_none_has_come_for_a_while(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, observe, seen, counts = 0.0, Engine.observe, list[int](), list[int]()
+
+    def watched(self: Engine, images: torch.Tensor) -> Observation:
+        seen.append(len(images))
+        return observe(self, images)
+
+    def arrivals(**_: Any) -> Iterator[Arrival]:
+        nonlocal now
+        items = found(4)
+        for arrival, seconds in ((items[0], 0), (items[1], 1), (None, 4), (None, 2), (items[2], 60), (items[3], 60)):
+            now += seconds
+            yield arrival
+            counts.append(sum(seen))
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    monkeypatch.setattr("climb.learn.loop.time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    folder = Source(lambda *_: iter(()), name="a watched folder", rereadable=True, endless=True)
+    monkeypatch.setattr(folder, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: folder)
+    learn("images", out=tmp_path / "out", **small, watch=True)
+    assert counts == [0, 0, 0, 2, 2, 2]
+    assert seen == [2, 2]
+
+
+def test_another_seed_learns_another_network(small: Small, tmp_path: Path) -> None:
+    first, again, other = (
+        learn(pictures(10), out=tmp_path / name, **small, seed=seed).folder / "model.safetensors"
+        for name, seed in (("first", 3), ("again", 3), ("other", 4))
+    )
+    ours, same, another = (load_encoder(path).encoder.state_dict() for path in (first, again, other))
+    assert all(torch.equal(ours[name], same[name]) for name in ours)
+    assert not all(torch.equal(ours[name], another[name]) for name in ours)
 
 
 def test_no_image_at_all_is_said_in_words_of_its_source(
@@ -274,6 +444,20 @@ def test_tensorboard_gets_the_numbers_of_the_journal(small: Small, tmp_path: Pat
     assert [event.value for event in scalars] == pytest.approx([line["objective"] for line in lines], rel=1e-5)
 
 
+def test_a_tracker_is_told_nothing_that_is_no_number(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[dict[str, float], int]] = []
+    recording = SimpleNamespace(log=lambda values, images: told.append((values, images)), close=lambda: None)
+    monkeypatch.setitem(TRACKERS, "tensorboard", lambda *_: recording)
+    monkeypatch.setattr("climb.learn.run.check_tracker", lambda _: None)
+    learn(fill(tmp_path / "images", 40), out=tmp_path / "out", **small, track="tensorboard", journal_seconds=0.0)
+    assert [images for _, images in told] == [10, 20, 30, 40]
+    assert "alignment" not in told[0][0]  # before anything is replayed
+    assert "alignment" in told[-1][0]
+    assert all(math.isfinite(value) for values, _ in told for value in values.values())
+
+
 def test_a_tracker_that_fails_does_not_stop_it(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,6 +474,41 @@ def test_a_tracker_that_fails_does_not_stop_it(
     assert learn(pictures(20), out=tmp_path / "out", **small, track="tensorboard").images == 20
     assert "the tracker failed: nobody there\n" in caplog.text
     assert "the tracker failed: nobody there at the end" in caplog.text
+
+
+def test_tensorboard_forgets_what_came_after_the_checkpoint_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    opened: list[dict[str, Any]] = []
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter", lambda _, **options: opened.append(options))
+    TensorBoard(tmp_path, RunConfig(), 20)
+    assert opened == [{"purge_step": 21}]  # the first that goes
+
+
+def test_wandb_goes_on_with_the_run_of_a_folder_and_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[dict[str, Any]] = []
+    told: list[tuple[dict[str, float], int] | str] = []
+
+    def init(**options: Any) -> SimpleNamespace:
+        opened.append(options)
+        return SimpleNamespace(
+            log=lambda values, step: told.append((values, step)), finish=lambda: told.append("finished")
+        )
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))  # type: ignore[arg-type]
+    here, there = tmp_path / "out", tmp_path / "other" / "out"
+    for folder, config in ((here, RunConfig()), (here, RunConfig()), (there, RunConfig()), (here, RunConfig(seed=1))):
+        with tracking("wandb", folder, config, 20) as tracker:
+            assert tracker is not None
+            tracker.log({"objective": 1.5}, 30)
+    first, again, elsewhere, otherwise = (options["id"] for options in opened)
+    assert first == again
+    assert len({first, elsewhere, otherwise}) == 3
+    assert {options["resume"] for options in opened} == {"allow"}
+    assert told == [({"objective": 1.5}, 30), "finished"] * 4
 
 
 @pytest.mark.slow  # starts a process of its own
@@ -373,6 +592,67 @@ def test_a_source_that_breaks_loses_nothing(small: Small, tmp_path: Path) -> Non
     with pytest.raises(RuntimeError, match="the queue is gone"):
         learn(images(), out=tmp_path / "out", **small, checkpoint_seconds=1000)
     assert _images(tmp_path / "out") == 34
+    journal = LongJournal(tmp_path / "out" / "journal.jsonl")
+    assert journal.read("end") == []  # which tells a learner that is done from one that died
+    learn(pictures(6), out=tmp_path / "out", **small)
+    assert [line["images"] for line in journal.read("end")] == [40]
+
+
+def test_a_folder_that_breaks_leaves_half_a_mini_batch_to_the_next_sitting(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which then learns what one that never broke would have."""
+
+    def arrivals(**_: Any) -> Iterator[Arrival]:
+        yield from found(14)
+        raise OSError("the drive is gone")
+
+    folder = Source(lambda *_: iter(()), name="a folder", rereadable=True)
+    monkeypatch.setattr(folder, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: folder)
+    with pytest.raises(OSError, match="the drive is gone"):
+        learn("images", out=tmp_path / "out", **small)
+    assert _images(tmp_path / "out") == 10
+
+
+def test_only_what_is_unusable_for_good_is_never_tried_again(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arrivals(**_: Any) -> Iterator[Arrival]:
+        yield from found(10)
+        yield PassedOver(identity=100, where="here", reason=CORRUPT, detail="")
+        yield PassedOver(identity=101, where="here", reason=UNREADABLE, detail="")
+
+    folder = Source(lambda *_: iter(()), name="a folder", rereadable=True)
+    monkeypatch.setattr(folder, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: folder)
+    learn("images", out=tmp_path / "out", **small, checkpoint_seconds=1000)
+    assert np.fromfile(tmp_path / "out" / "learned.u64", dtype=np.uint64).tolist() == [*range(10), 100]
+    assert _images(tmp_path / "out") == 10
+
+
+def test_a_checkpoint_that_could_not_be_written_is_tried_again_when_the_next_is_due(
+    fill: Write, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, observe, save, tried = 0.0, Engine.observe, RunFolder.save_checkpoint, list[int]()
+
+    def slowly(self: Engine, images: torch.Tensor) -> Observation:
+        nonlocal now
+        now += 10.0
+        return observe(self, images)
+
+    def full_twice(self: RunFolder, state: dict[str, Any]) -> None:
+        tried.append(state["done"])
+        if len(tried) <= 2:
+            raise OSError("No space left on device")
+        save(self, state)
+
+    monkeypatch.setattr(Engine, "observe", slowly)
+    monkeypatch.setattr(RunFolder, "save_checkpoint", full_twice)
+    monkeypatch.setattr("climb.learn.loop.time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    learn(fill(tmp_path / "images", 60), out=tmp_path / "out", **small, checkpoint_seconds=15.0)
+    assert tried == [2, 4, 6]
+    assert _images(tmp_path / "out") == 60
 
 
 def test_what_killed_processes_left_is_swept_away(small: Small, tmp_path: Path) -> None:

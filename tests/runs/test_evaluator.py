@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from climb.config import Execution, RunConfig
-from climb.evaluation import knn_accuracy, ridge_accuracy
+from climb.evaluation import LinearProbeConfig, Row, knn_accuracy, ridge_accuracy
 from climb.methods import choose_method
 from climb.runs import RunFolder
+from climb.runs.evaluator import row_to_json
 from climb.runs.run import Run
 from climb.state import save_tree
 
@@ -47,6 +49,21 @@ def test_probing_leaves_everything_as_it_was(make_config: Make, preset: str, tmp
 def test_the_same_features_get_the_same_answer(make_config: Make, tmp_path: Path) -> None:
     run = start(make_config(), tmp_path)
     assert run.evaluator.rows(run.engine, after=1) == run.evaluator.rows(run.engine, after=1)
+
+
+def test_a_row_is_that_of_the_given_task_by_the_configured_probe(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("climb.runs.evaluator.evaluate", lambda *_, **options: asked.append(options))
+    run = start(make_config(seed=3, evaluation={"epochs": 7}), tmp_path)
+    assert list(run.evaluator.rows(run.engine, after=1)) == ["teacher"]
+    assert asked == [{"after": 1, "classes": 4, "config": LinearProbeConfig(epochs=7), "seed": 3}]
+
+
+def test_every_number_of_a_row_is_written_under_its_own_name() -> None:
+    row = Row(per_task=(10.0, 20.0), joint=30.0, upto=40.0, upto_per_image=50.0)
+    assert row_to_json(row) == {"per_task": [10.0, 20.0], "joint": 30.0, "upto": 40.0, "upto_per_image": 50.0}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +114,29 @@ def test_the_other_probes_see_trained_images_and_at_most_fifty_neighbours(
     found = run.evaluator.final_probes(run.engine)
     assert found["knn_accuracy"] == knn_accuracy(*known, k=neighbours)
     assert found["ridge_accuracy"] == ridge_accuracy(*known)
+
+
+@pytest.mark.parametrize("probe", ["knn", "ridge"])
+def test_of_the_other_probes_only_those_asked_for_are_taken(probe: str, make_config: Make, tmp_path: Path) -> None:
+    run = start(make_config(evaluation={probe: True}), tmp_path)
+    assert set(run.evaluator.final_probes(run.engine)) == {"validation_accuracy", f"{probe}_accuracy"}
+
+
+def test_where_no_image_is_held_out_there_is_no_validation_accuracy(make_config: Make, tmp_path: Path) -> None:
+    run = start(make_config(data={"options": {"classes": 4, "train_per_class": 4, "test_per_class": 4}}), tmp_path)
+    assert not any(len(segment.validation) for segment in run.stream.segments)
+    assert run.evaluator.final_probes(run.engine) == {}
+
+
+def test_features_are_computed_in_the_precision_of_the_engine(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("climb.runs.evaluator.extract_features", lambda *_, **options: asked.append(options))
+    execution = Execution(device="cpu", precision="bf16")
+    run = Run(make_config(), execution, RunFolder(tmp_path / "run"), torch.device("cpu"))
+    run.evaluator.encoded(run.engine, run.engine.parts.network, run.data.test.images)
+    assert [options["precision"] for options in asked] == ["bf16"]
 
 
 def test_what_is_remembered_has_the_features_of_the_main_network(make_config: Make, tmp_path: Path) -> None:

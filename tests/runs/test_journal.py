@@ -73,7 +73,10 @@ def test_the_last_line_is_read_from_the_end(tmp_path: Path) -> None:
     assert journal.last() is None
     for batch in range(1000):
         journal.write(batch, "train")
+        assert batch > 2 or journal.last() == {"batch": batch, "event": "train"}  # of a journal that has just begun
     assert journal.last() == {"batch": 999, "event": "train"}
+    journal.write(999, "evaluation", per_task=[100 / 3] * 100)  # as many tasks as there are classes, at most
+    assert journal.last() == {"batch": 999, "event": "evaluation", "per_task": [100 / 3] * 100}
     with open(journal.path, "a") as handle:
         handle.write('{"batch": 1000, "ev')
     assert journal.last() is None

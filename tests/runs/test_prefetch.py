@@ -31,6 +31,14 @@ def test_every_batch_comes_once_with_its_images(n: int, source: Callable[..., It
         assert torch.equal(pictures, images[batch.indices])
 
 
+@pytest.mark.parametrize(("device", "taken"), [("meta", AHEAD + 1), ("cpu", 1)])
+def test_images_that_are_not_on_the_device_are_read_ahead_and_brought_there(device: str, taken: int) -> None:
+    waiting = iter(batches(20))
+    found = with_images(waiting, torch.zeros(50, 3, 4, 4, dtype=torch.uint8), torch.device(device))
+    assert next(found)[1].device.type == device
+    assert len(list(waiting)) == 20 - taken
+
+
 def test_stopping_early_leaves_no_thread() -> None:
     images = torch.zeros(50, 3, 4, 4, dtype=torch.uint8)
     for number, _ in enumerate(read_ahead(batches(100), images, torch.device("cpu"))):

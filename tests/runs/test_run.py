@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 from climb.config import Execution, RunConfig
@@ -17,6 +18,7 @@ from climb.engine.health import Health
 from climb.errors import ClimbError, InputError
 from climb.memory import FifoMemory
 from climb.runs import Journal, RunFolder, execute
+from climb.runs.run import Run
 from climb.state import load_tree
 
 Make = Callable[..., RunConfig]
@@ -118,6 +120,17 @@ def test_the_model_is_the_evaluated_encoder(done: Path) -> None:
     assert all(not name.startswith(("encoder.", "projector.")) for name in model["encoder"])
 
 
+def test_images_are_normalised_by_the_statistics_of_their_dataset(
+    done: Path, make_config: Make, tmp_path: Path
+) -> None:
+    run = Run(make_config(), CPU, RunFolder(tmp_path / "other"), torch.device("cpu"))
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (run.data.mean, run.data.std))
+    images = run.data.test.images[:2]
+    torch.testing.assert_close(run.engine.augment.plain(images), (images / 255 - mean) / std)
+    model = load_tree(done / "model.safetensors", kind="encoder")
+    assert (tuple(model["mean"]), tuple(model["std"])) == (run.data.mean, run.data.std)
+
+
 def test_journal_lines_carry_their_batch_in_order(done: Path) -> None:
     lines = Journal(done / "journal.jsonl").read()
     batches = [line["batch"] for line in lines]
@@ -148,6 +161,49 @@ def test_the_iid_bound_takes_as_many_steps_as_climb(done: Path, make_config: Mak
     assert bound["cbp"] == 2 * rows * bound["gradient_steps"] > climb["cbp"]  # which replays once there is something to
     assert (bound["stored_images"], bound["memory_bytes"]) == (0, 0)
     assert len(bound["accuracy_matrix"]) == len(climb["accuracy_matrix"])
+
+
+def test_the_iid_bound_goes_on_with_the_mini_batch_that_is_next(make_config: Make, tmp_path: Path) -> None:
+    run = Run(make_config(learner={"method": "iid"}), CPU, RunFolder(tmp_path / "run"), torch.device("cpu"))
+    whole = list(run._batches(14))
+    run.done = 5
+    rest = list(run._batches(14))
+    assert [batch.number for batch in rest] == list(range(5, 14))
+    assert all(torch.equal(one.indices, other.indices) for one, other in zip(whole[5:], rest, strict=True))
+
+
+def test_an_evaluation_that_is_about_to_be_done_again_is_cut_from_the_journal(
+    make_config: Make, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path)
+    run = Run(make_config(), CPU, folder, torch.device("cpu"))
+    run.done, run.pending = 7, 0
+    run._checkpoint()
+    folder.journal.write(7, "train")
+    folder.journal.write(7, "evaluation", task=0)  # by a process that ended before its next checkpoint
+    run._resume()
+    assert [line["event"] for line in folder.journal.read()] == ["train", "start"]
+
+
+def test_each_network_has_the_accuracies_that_were_measured_of_it(make_config: Make, tmp_path: Path) -> None:
+    result = execute(make_config(evaluation={"network": "both"}), CPU, tmp_path / "run")
+    journal = Journal(tmp_path / "run" / "journal.jsonl")
+    (floor,) = journal.read("floor")
+    for found, network in ((result, "teacher"), (result["other"], "student")):
+        lines = [line for line in journal.read("evaluation") if line["network"] == network]
+        assert found["accuracy_matrix"] == [line["per_task"] for line in lines]
+        assert found["accuracy_upto"] == [line["upto"] for line in lines]
+        assert found["random_encoder_accuracy"] == floor[network]
+
+
+def test_tasks_count_by_their_test_images(make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[list[int]] = []
+    monkeypatch.setattr("climb.runs.run.summarize", lambda matrix, upto, images, **_: given.append(images) or {})
+    run = Run(make_config(), CPU, RunFolder(tmp_path), torch.device("cpu"))
+    run.rows = {"teacher": [{"per_task": [1.0, 2.0], "upto": 1.0, "upto_per_image": 1.0}] * 2}
+    run.floor = {"student": 7.0, "teacher": 5.0}
+    assert run._accuracies("teacher")["random_encoder_accuracy"] == 5.0
+    assert given == [[20, 20]]  # of two classes each
 
 
 def test_a_collapse_is_warned_of_once(
