@@ -253,6 +253,21 @@ def test_an_engine_can_go_back_to_where_it_was(
     assert str(train(engine, images, 3)) == str(losses)
 
 
+@pytest.mark.parametrize(("method", "changes"), [("climb", {}), ("osiris-r", {}), ("climb", {"objective": "byol"})])
+def test_neither_who_gave_a_state_nor_who_took_it_trains_it_on(
+    method: str, changes: dict[str, Any], make_engine: Make, images: Draw, tmp_path: Path
+) -> None:
+    giver, taker = (make_engine(method, seed=seed, **changes) for seed in (0, 1))
+    train(giver, images, 2)
+    state = giver.state_dict()
+    save_tree(tmp_path / "before", state, kind="test")
+    taker.load_state_dict(state)
+    for engine in (giver, taker):
+        train(engine, images, 2, 7)
+        save_tree(tmp_path / "after", state, kind="test")
+        assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
 @every_method
 def test_the_seed_decides_everything(method: str, make_engine: Make, images: Draw) -> None:
     first, again, other = (train(make_engine(method, seed=seed), images, 3) for seed in (5, 5, 6))
@@ -457,6 +472,14 @@ def test_batches_of_one_length_may_have_their_replay_rows_elsewhere(make_engine:
         stream, replay = engine._rows(torch.tensor(is_replay))
         assert stream.tolist() == [row for row in range(3) if not is_replay[row]]
         assert replay.tolist() == [row for row in range(3) if is_replay[row]]
+
+
+def test_rows_of_past_masks_are_not_kept_for_ever(make_engine: Make) -> None:
+    engine = make_engine()
+    for rows in range(1, 200):
+        stream, replay = engine._rows(torch.arange(rows) >= 1)
+        assert (stream.tolist(), len(replay)) == ([0], rows - 1)
+        assert len(engine._rows_of_mask) <= 64
 
 
 def test_refreshing_with_the_updated_encoder_leaves_running_statistics_alone(make_engine: Make, images: Draw) -> None:

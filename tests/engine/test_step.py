@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import get_args
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from climb.alignment import EmaTeacher
 from climb.engine import Engine, Parts
 from climb.engine.numerics import Precision
 from climb.engine.step import TrainStep, trainable
@@ -93,6 +95,39 @@ def test_the_alignment_counts_by_its_weight_and_at_zero_not_at_all(make_engine: 
     torch.testing.assert_close(weights[2] - weights[0], 2 * (weights[1] - weights[0]), rtol=1e-3, atol=1e-6)
 
 
+def test_each_loss_is_reported_by_itself_and_before_any_weight(make_engine: Make) -> None:
+    images = torch.randint(0, 256, (12, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    rows = torch.arange(6), torch.arange(6, 12)
+    found = [step_of(make_engine(alignment_weight=weight))(images, *rows, torch.zeros(0)) for weight in (0.0, 1.0, 3.0)]
+    for objective, alignment, *_ in found:
+        assert alignment > 0
+        assert (objective.item(), alignment.item()) == (found[0][0].item(), found[0][1].item())
+
+
+def test_an_objective_is_given_targets_only_where_the_memory_stores_some(make_engine: Make) -> None:
+    engine = make_engine()
+    given: list[torch.Tensor | None] = []
+    engine.parts.objective.register_forward_hook(lambda _, inputs, __: given.append(inputs[0].targets))
+    images, targets = torch.zeros(5, 3, 16, 16, dtype=torch.uint8), torch.ones(3, engine.parts.network.embedding_dim)
+    for stored in (targets, torch.zeros(0)):
+        step_of(engine)(images, torch.arange(2), torch.arange(2, 5), stored)
+    assert given[0] is targets
+    assert given[1] is None
+
+
+def test_where_no_memory_asks_a_step_embeds_by_the_projector_and_a_forward_by_the_backbone(make_engine: Make) -> None:
+    images = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    engine = make_engine("finetune")
+    assert engine.parts.memory is None
+    views = engine.augment(images, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        features, embeddings = deepcopy(engine.parts.network)(views.flatten(0, 1))
+        torch.testing.assert_close(step_of(engine).forward(views.flatten(0, 1)), features)
+    none = torch.zeros(0, dtype=torch.int64)
+    _, _, streamed, _ = step_of(engine)(images, torch.arange(5), none, torch.zeros(0))
+    torch.testing.assert_close(streamed, embeddings.view(2, 5, -1).mean(0))
+
+
 def test_returns_the_embeddings_of_each_kind_of_row(make_engine: Make) -> None:
     images = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     engine = make_engine()
@@ -145,10 +180,14 @@ def test_a_reference_network_computes_as_the_student_does_and_the_loss_does_not(
 
     objective, alignment = engine.parts.objective, engine.parts.alignment
     assert isinstance(objective, BYOL)
-    assert alignment is not None
-    networks = {"student": engine.parts.network, "momentum": objective.momentum, "teacher": alignment.teacher}
+    assert isinstance(alignment, EmaTeacher)
+    networks: dict[str, nn.Module] = {
+        "student": engine.parts.network,
+        "momentum": objective.momentum,
+        "teacher": alignment.teacher,
+        "aligner": alignment.aligner,
+    }
     for name, network in networks.items():
-        assert network is not None
         network.register_forward_hook(note(name))
     images = torch.zeros(6, 3, 16, 16, dtype=torch.uint8)
     loss, *_ = step_of(engine, precision=precision)(images, torch.arange(2), torch.arange(2, 6), torch.zeros(0))
