@@ -411,6 +411,33 @@ def test_a_memory_is_handed_the_means_to_embed_whenever_it_inserts(
         assert torch.equal(embeddings, again)  # the network as it is then
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_memory_that_asks_for_no_space_is_given_no_embeddings_and_none_are_made_for_it(
+    when: str, make_engine: Make, images: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine("er-fifo", "paper")
+    memory = engine.parts.memory
+    assert memory is not None
+    assert memory.space is None
+    insert, given = memory.insert, []
+
+    def watched(stream: torch.Tensor, embeddings: torch.Tensor | None, **options: Any) -> Any:
+        given.append(embeddings)
+        return insert(stream, embeddings, **options)
+
+    monkeypatch.setattr(memory, "insert", watched)
+    monkeypatch.setattr(memory, "inserts", when)
+    train(engine, images, 2)
+    assert given == [None, None]
+    assert engine.budget.forward_only == 0
+
+
+def test_forwards_of_an_objectives_own_network_are_counted(make_engine: Make, images: Draw) -> None:
+    engine = make_engine("er-fifo", objective="byol")
+    train(engine, images, 2)
+    assert engine.budget.forward_only == engine.budget.cbp > 0  # each view through the momentum network too
+
+
 @pytest.mark.parametrize("method", ["minred", "climb"])
 def test_in_train_mode_a_memory_is_given_images_embedded_in_the_company_of_their_mini_batch(
     method: str, make_engine: Make, images: Draw, monkeypatch: pytest.MonkeyPatch
