@@ -22,7 +22,8 @@ from climb.engine.pcmc import Pcmc, Sleep, build_pcmc
 from climb.errors import InputError
 from climb.evaluation import extract_features
 from climb.memory.patches import PatchMemory
-from climb.nets import Network
+from climb.nets import Network, build_network
+from climb.objectives import DecoupledContrast
 from climb.state import load_tree, save_tree
 
 Draw = Callable[..., torch.Tensor]
@@ -192,6 +193,25 @@ def test_memory_is_given_the_encoders_features_in_eval_mode(images: Draw) -> Non
     torch.testing.assert_close(memory.state_dict()["values"][row], expected)
 
 
+def test_an_observation_tells_the_features_that_the_memory_was_given_also_where_it_slept(images: Draw) -> None:
+    engine = make()
+    expected = engine._embed_patches(PATCHING(images(30)))
+    seen = engine.observe(images(30))
+    assert seen.report.pruned == 1
+    assert torch.equal(seen.embeddings, expected)  # from before the sleep
+    assert math.isnan(seen.alignment.item())  # nothing is aligned, whatever was trained
+
+
+def test_only_so_many_patches_are_embedded_at_once(images: Draw) -> None:
+    engine = make()
+    encoder, given = engine.parts.network.encoder, []
+    assert isinstance(encoder, PatchEncoder)
+    encoder.backbone.register_forward_hook(lambda _, inputs, __: given.append(len(inputs[0])))
+    patches = PATCHING(images(60))
+    assert len(engine._embed_patches(patches)) == len(patches) == 540
+    assert given == [512, 28]
+
+
 def test_refuses_an_empty_batch() -> None:
     with pytest.raises(InputError, match="at least one image"):
         make().observe(torch.zeros(0, 3, 16, 16, dtype=torch.uint8))
@@ -343,15 +363,49 @@ def test_sleeps_at_the_configured_rate() -> None:
     assert build_pcmc(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place).sleep.lr == 0.07  # type: ignore[arg-type]
 
 
+def test_contrasts_at_the_configured_temperature() -> None:
+    objective = make(config=replace(CONFIG, temperature=0.2)).parts.objective
+    assert isinstance(objective, DecoupledContrast)
+    assert objective.temperature == 0.2
+
+
+def test_its_memory_calls_novel_what_the_configured_percentile_does(images: Draw) -> None:
+    novel = []
+    for percentile in (0.1, 0.9):
+        engine = make(config=replace(CONFIG, memory=replace(CONFIG.memory, novelty_percentile=percentile)))
+        novel.append(engine.observe(images(20)).report.novel)
+    assert novel[0] > novel[1]
+
+
+def test_patches_fit_the_images_unless_told_otherwise() -> None:
+    encoder = make(patching=None).parts.network.encoder
+    assert isinstance(encoder, PatchEncoder)
+    assert encoder.patching == Patching.fitting(16) != Patching()
+
+
+def test_the_seed_decides_on_the_network_it_starts_from() -> None:
+    first, again, other = (weights(make(seed)) for seed in (5, 5, 6))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_refuses_an_impossible_configuration() -> None:
+    with pytest.raises(InputError, match="passes must be at least 1; given 0"):
+        make(config=replace(CONFIG, passes=0))
+
+
 def test_its_memory_looks_back_on_the_configured_window(images: Draw) -> None:
     engine = make(config=replace(CONFIG, memory=replace(CONFIG.memory, window=37)))
     engine.observe(images(20))  # 180 patches
     assert len(engine.state_dict()["memory"]["window"]) == 37
 
 
-def test_the_order_of_patches_has_random_numbers_of_its_own() -> None:
-    state = make().state_dict()
+def test_the_order_of_patches_has_random_numbers_of_its_own(images: Draw) -> None:
+    engine = make()
+    state = engine.state_dict()
     assert not torch.equal(state["order"], state["augmentation"])
+    assert engine.observe(images(30)).report.pruned == 1
+    assert not torch.equal(engine.state_dict()["order"], state["order"])  # it is what the sleep has drawn from
 
 
 def test_a_kept_state_and_a_kept_loss_do_not_follow_the_next_sleep(images: Draw) -> None:
@@ -475,6 +529,7 @@ def test_residual_networks_get_the_stem_of_large_images() -> None:
 
 def test_needs_patches_all_the_way() -> None:
     engine = make()
-    parts = replace(engine.parts, memory=None)
-    with pytest.raises(InputError, match="PatchMemory"):
-        Pcmc(parts, engine.augment, CONFIG, sleep=SLEEP, seed=0, device=torch.device("cpu"), precision="float32")
+    inner = build_network("micro", 16, generator=torch.Generator())
+    for parts in (replace(engine.parts, memory=None), replace(engine.parts, network=inner)):
+        with pytest.raises(InputError, match="a PatchMemory and a network with a PatchEncoder"):
+            Pcmc(parts, engine.augment, CONFIG, sleep=SLEEP, seed=0, device=torch.device("cpu"), precision="float32")
