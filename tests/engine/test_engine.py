@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from climb.alignment import EmaTeacher, Relation
+from climb.alignment import Alignment, EmaTeacher, Relation
 from climb.augment import Augment, Policy
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, IidChunks, StreamAndReplay, TrainingBatch
@@ -697,3 +697,17 @@ def test_parts_that_come_in_eval_mode_are_trained_all_the_same(make_engine: Make
         module.eval()
     rebuilt(engine)
     assert all(module.training for module in modules)
+
+
+@pytest.mark.parametrize("evaluable", [True, False])
+def test_a_teacher_that_is_no_network_of_ours_is_not_offered_for_evaluation(evaluable: bool, make_engine: Make) -> None:
+    parts = make_engine().parts
+    reference = deepcopy(parts.network) if evaluable else torch.nn.Linear(2, 2)
+
+    class Led(Alignment):
+        @property
+        def teacher(self) -> torch.nn.Module:
+            return reference
+
+    assert replace(parts, alignment=Led()).teacher is (reference if evaluable else None)
+    assert replace(parts, alignment=None).teacher is None
