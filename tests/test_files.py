@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import signal
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +117,31 @@ def test_an_error_of_the_drive_names_the_file_unless_it_does_already(tmp_path: P
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(OSError, match=r"'.*other'$"), naming(tmp_path / "journal.jsonl"):
         (tmp_path / "other").read_bytes()
+
+
+def test_an_error_that_is_not_of_the_drive_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"^not an image$") as raised, naming(tmp_path / "journal.jsonl"):
+        raise OSError("not an image")
+    assert raised.value.filename is None
+
+
+def test_a_folder_that_cannot_be_looked_into_is_said_and_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "closed", "gone"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    scandir = os.scandir
+
+    def watched(folder: str) -> Any:
+        for name, number in (("closed", errno.EACCES), ("gone", errno.ENOENT)):
+            if folder == str(tmp_path / name):
+                raise OSError(number, os.strerror(number), folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", watched)
+    with caplog.at_level(logging.WARNING, logger="climb.files"):
+        assert [path.name for path in files_below(tmp_path)] == ["a"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cannot look into {tmp_path / 'closed'}: Permission denied; what is in it is left out"
+    ]
