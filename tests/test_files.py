@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from climb.errors import ClimbError
-from climb.files import files_below, naming, write_atomic, write_json, write_text
+from climb.files import files_below, leftovers, naming, write_atomic, write_json, write_text
 
 
 def test_text_and_json_arrive_as_given(tmp_path: Path) -> None:
@@ -145,3 +145,15 @@ def test_a_folder_that_cannot_be_looked_into_is_said_and_costs_no_other(
     assert [record.getMessage() for record in caplog.records] == [
         f"cannot look into {tmp_path / 'closed'}: Permission denied; what is in it is left out"
     ]
+
+
+def test_what_is_left_of_a_file_is_found_by_its_name_as_it_stands(tmp_path: Path) -> None:
+    for name in (".a[1].json.1a.tmp", ".a1.json.2b.tmp", ".other.json.3c.tmp"):
+        (tmp_path / name).touch()
+    assert leftovers(tmp_path / "a[1].json") == [tmp_path / ".a[1].json.1a.tmp"]
+
+
+def test_json_that_others_could_not_read_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "data.json", {"loss": float("nan")})
+    assert list(tmp_path.iterdir()) == []
