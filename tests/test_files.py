@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import signal
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from climb.errors import ClimbError
-from climb.files import files_below, naming, write_atomic, write_json, write_text
+from climb.files import files_below, leftovers, naming, write_atomic, write_json, write_text
 
 
 def test_text_and_json_arrive_as_given(tmp_path: Path) -> None:
@@ -115,3 +117,43 @@ def test_an_error_of_the_drive_names_the_file_unless_it_does_already(tmp_path: P
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(OSError, match=r"'.*other'$"), naming(tmp_path / "journal.jsonl"):
         (tmp_path / "other").read_bytes()
+
+
+def test_an_error_that_is_not_of_the_drive_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"^not an image$") as raised, naming(tmp_path / "journal.jsonl"):
+        raise OSError("not an image")
+    assert raised.value.filename is None
+
+
+def test_a_folder_that_cannot_be_looked_into_is_said_and_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "closed", "gone"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    scandir = os.scandir
+
+    def watched(folder: str) -> Any:
+        for name, number in (("closed", errno.EACCES), ("gone", errno.ENOENT)):
+            if folder == str(tmp_path / name):
+                raise OSError(number, os.strerror(number), folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", watched)
+    with caplog.at_level(logging.WARNING, logger="climb.files"):
+        assert [path.name for path in files_below(tmp_path)] == ["a"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cannot look into {tmp_path / 'closed'}: Permission denied; what is in it is left out"
+    ]
+
+
+def test_what_is_left_of_a_file_is_found_by_its_name_as_it_stands(tmp_path: Path) -> None:
+    for name in (".a[1].json.1a.tmp", ".a1.json.2b.tmp", ".other.json.3c.tmp"):
+        (tmp_path / name).touch()
+    assert leftovers(tmp_path / "a[1].json") == [tmp_path / ".a[1].json.1a.tmp"]
+
+
+def test_json_that_others_could_not_read_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "data.json", {"loss": float("nan")})
+    assert list(tmp_path.iterdir()) == []

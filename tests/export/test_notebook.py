@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
+
 from climb import Climb
 from climb.export import open_model, probe
 from climb.learn import learn
@@ -40,6 +42,20 @@ def test_the_result_of_a_run(run_folder: Path) -> None:
     assert shown["method"] == "climb"
     assert "accuracy matrix" not in shown
     assert Result().rows() == []
+
+
+def test_every_kind_of_value_is_shown_as_people_write_it() -> None:
+    numbers = {"seed": 12345, "cbp": 1234567, "deterministic": True, "share": np.float32(0.5), "count": np.int64(2000)}
+    result = Result(**numbers, data_name="<b>", accuracy_matrix=[[1.0]], forgetting=None)
+    assert result.rows() == [
+        ("seed", "12345"),
+        ("cbp", "1,234,567"),
+        ("deterministic", "True"),
+        ("share", "0.50"),
+        ("count", "2,000"),
+        ("data name", "<b>"),
+    ]
+    assert "<td>&lt;b&gt;</td>" in result._repr_html_()
 
 
 def test_results_show_themselves(learned: tuple[Climb, Path], coloured: Callable[..., Path], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import mmap
 import os
 import re
 import resource
+import signal
 import sys
 import tarfile
 import threading
@@ -34,7 +35,7 @@ from climb.learn.resident import resident_bytes
 from climb.learn.sizes import SIZES
 from climb.learn.track import TRACKERS, TensorBoard, tracking
 from climb.nets import load_encoder
-from climb.runs import RunFolder
+from climb.runs import Finished, Interrupted, RunFolder
 from climb.sources import Item, PassedOver, Source
 from climb.sources.item import CORRUPT, UNREADABLE, Claim, Pending, Read, Unusable, refuse
 from climb.sources.prefetch import Arrival
@@ -230,6 +231,56 @@ def test_images_that_wait_for_their_mini_batch_to_fill_are_learned_once_none_has
     learn("images", out=tmp_path / "out", **small, watch=True)
     assert counts == [0, 0, 0, 2, 2, 2]
     assert seen == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("live", "seconds"),
+    [
+        (True, [0, 0, 0.125, 1, 0.125, 0.125]),  # a camera gives a frame at once, or none
+        (False, [0, 0, 9.5, 1, 9.5, 0.5]),  # behind a path may be a slow drive
+    ],
+)
+def test_a_source_that_was_asked_to_end_is_waited_for_until_it_falls_silent(
+    live: bool, seconds: list[float], small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, told = 0.0, list[bool]()
+
+    def arrivals(ending: threading.Event, **_: Any) -> Iterator[Arrival]:
+        nonlocal now
+        items = found(3)
+        for arrival, passed in zip((items[0], items[1], None, items[2], None, None), seconds, strict=True):
+            now += passed
+            if arrival is items[1]:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield arrival
+            told.append(ending.is_set())
+        pytest.fail("it was waited for any longer")
+
+    camera = Source(lambda *_: iter(()), name="a camera", rereadable=False, endless=True, live=live)
+    monkeypatch.setattr(camera, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: camera)
+    monkeypatch.setattr("climb.learn.loop.time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    with pytest.raises(Interrupted):
+        learn("camera", out=tmp_path / "out", **small)
+    assert told == [False, True, True, True, True]  # not asked for more after the last
+    assert _images(tmp_path / "out") == 3
+
+
+def test_a_source_that_ends_because_it_was_asked_to_is_not_at_its_end(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arrivals(**_: Any) -> Iterator[Arrival]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield from found(3)
+
+    queue = Source(lambda *_: iter(()), name="a queue", rereadable=False)
+    monkeypatch.setattr(queue, "arrivals", arrivals)
+    monkeypatch.setattr("climb.learn.run.open_source", lambda *_, **__: queue)
+    with pytest.raises(Interrupted) as stopped:
+        learn("queue", out=tmp_path / "out", **small)
+    assert not isinstance(stopped.value, Finished)
+    assert LongJournal(tmp_path / "out" / "journal.jsonl").read("end") == []  # there may be more to come
+    assert _images(tmp_path / "out") == 3
 
 
 def test_another_seed_learns_another_network(small: Small, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ import torch
 from climb.config import Execution, RunConfig, to_dict
 from climb.engine import Engine, Observation
 from climb.errors import InputError
+from climb.evaluation import Row
 from climb.runs import Finished, Interrupted, Journal, RunFolder, execute, run
+from climb.runs.evaluator import Evaluator
 from climb.runs.interrupt import stop_on_signal
 
 Make = Callable[..., RunConfig]
@@ -244,6 +247,47 @@ def test_seconds_add_up_over_sittings(make_config: Make, tmp_path: Path, monkeyp
     total = execute(config, CPU, folder)["seconds"]
     assert total["train"] > first["train"] > 0
     assert total["total"] > first["total"] > 0
+
+
+def test_seconds_are_told_apart_by_what_they_were_spent_on(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, saved = 0.0, list[int]()
+    observe, rows, save = Engine.observe, Evaluator.rows, RunFolder.save_checkpoint
+
+    def a_second(self: Engine, images: torch.Tensor) -> Observation:
+        nonlocal now
+        now += 1.0
+        return observe(self, images)
+
+    def a_hundred(self: Evaluator, engine: Engine, after: int) -> dict[str, Row]:
+        nonlocal now
+        now += 100.0
+        return rows(self, engine, after)
+
+    def ten(self: RunFolder, state: dict[str, Any]) -> None:
+        nonlocal now
+        saved.append(state["done"])
+        save(self, state)
+        now += 10.0
+
+    monkeypatch.setattr(Engine, "observe", a_second)
+    monkeypatch.setattr(Evaluator, "rows", a_hundred)
+    monkeypatch.setattr(RunFolder, "save_checkpoint", ten)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now))
+    config, folder = make_config(evaluation={"epochs": 1}), tmp_path / "run"
+    execution = Execution(device="cpu", checkpoint_seconds=3.5)
+    with monkeypatch.context() as patch:
+        signal_after(patch, signal.SIGTERM, 7)  # the last of a task: its evaluation is the next sitting's
+        with pytest.raises(Interrupted):
+            execute(config, execution, folder)
+    state = RunFolder(folder).load_checkpoint()
+    assert state is not None
+    assert state["seconds"] == {"train": 7.0, "evaluate": 100.0, "total": 127.0}
+    assert saved == [1, 5, 7]  # the first after the random encoder was evaluated
+    now += 5000.0  # between the sittings
+    assert execute(config, execution, folder)["seconds"] == {"train": 14.0, "evaluate": 300.0, "total": 354.0}
+    assert saved == [1, 5, 7, 8, 12, 14]
 
 
 # -- the request -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from climb.errors import ClimbError, InputError
 from climb.memory import FifoMemory
 from climb.runs import Journal, RunFolder, execute
 from climb.runs.run import Run
+from climb.runs.start import determinism
 from climb.state import load_tree
 
 Make = Callable[..., RunConfig]
@@ -113,6 +115,18 @@ def test_the_result(done: Path, make_config: Make) -> None:
     assert result["config_hash"] == make_config().config_hash()
 
 
+def test_the_result_says_what_was_computed_and_by_what(done: Path) -> None:
+    result = json.loads((done / "result.json").read_text())
+    assert (result["engine"], result["precision"], result["processes"]) == ("eager", "float32", 1)
+    assert result["deterministic"] is True  # as every run on a CPU, asked to or not
+    assert (result["dataset"], result["tasks"], result["format_version"]) == ("synthetic", 2, 1)
+    assert result["recipe"] == json.loads((done / "config.json").read_text())["config"]["recipe"]
+    assert result["memory_bounded"] is True
+    last = Journal(done / "journal.jsonl").read("train")[-1]
+    told = {"novel", "evicted", "promoted", "merged", "pruned", "stm_images", "ltm_images"}
+    assert {name: result["memory"][name] for name in told} == {name: last[name] for name in told}
+
+
 def test_the_model_is_the_evaluated_encoder(done: Path) -> None:
     model = load_tree(done / "model.safetensors", kind="encoder")
     assert (model["backbone"], model["image_size"], model["evaluated"]) == ("micro", 16, "teacher")
@@ -159,7 +173,7 @@ def test_the_iid_bound_takes_as_many_steps_as_climb(done: Path, make_config: Mak
     rows = config.learner.stream_batch + config.learner.replay_batch
     assert bound["gradient_steps"] == climb["gradient_steps"] > 0
     assert bound["cbp"] == 2 * rows * bound["gradient_steps"] > climb["cbp"]  # which replays once there is something to
-    assert (bound["stored_images"], bound["memory_bytes"]) == (0, 0)
+    assert (bound["stored_images"], bound["memory_bytes"], bound["memory_bounded"]) == (0, 0, True)
     assert len(bound["accuracy_matrix"]) == len(climb["accuracy_matrix"])
 
 
@@ -422,6 +436,7 @@ def test_other_images_are_another_run(
     moved = tmp_path / "moved"
     shutil.copytree(tmp_path / "a", moved)
     assert execute(config, Execution(device="cpu", data_root=str(moved)), tmp_path / "run") == result
+    assert "were not found" not in caplog.text
     shutil.rmtree(moved)
     assert execute(config, Execution(device="cpu", data_root=str(moved)), tmp_path / "run") == result
     assert "were not found" in caplog.text
@@ -448,3 +463,77 @@ def test_a_time_between_checkpoints_that_is_none_is_refused(seconds: float, make
     with pytest.raises(InputError, match="checkpoint_seconds must be at least 0; given"):
         execute(make_config(), Execution(device="cpu", checkpoint_seconds=seconds), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("images", "out", "refused"),
+    [
+        ("plain", "plain", True),
+        ("plain", "plain/run", True),
+        ("plain", "plain/a/run", True),
+        ("plain", "plainer/run", False),
+        ("plain", "plain/../run", False),
+        ("plain", "linked/run", True),
+        ("linked", "plain/run", True),
+        ("~/plain", "plain/run", True),
+        ("split", "split/run", False),
+        ("split", "split/train/run", True),
+        ("split", "split/test/run", True),
+        ("split", "split/val/run", True),
+    ],
+)
+def test_a_run_lies_apart_from_its_images_by_whatever_way_they_are_reached(
+    images: str, out: str, refused: bool, make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("plain/a", "split/train/a"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(tmp_path / "plain")
+    config = make_config(data={"dataset": "folder", "options": {}})
+    execution = Execution(device="cpu", data_root=images if images.startswith("~") else str(tmp_path / images))
+    # An empty folder of images is refused, too: in other words, and later.
+    with pytest.raises(InputError) as said:
+        execute(config, execution, tmp_path / out)
+    assert ("lies among the images" in str(said.value)) == refused
+
+
+def test_a_run_may_lie_where_a_dataset_was_downloaded_to(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(*_: Any) -> None:
+        raise MemoryError("it was not refused")
+
+    monkeypatch.setattr("climb.runs.start.Run", begun)
+    config = make_config(data={"dataset": "cifar10", "options": {}})
+    with pytest.raises(MemoryError, match="it was not refused"):
+        execute(config, Execution(device="cpu", data_root=str(tmp_path)), tmp_path / "run")
+
+
+def test_what_another_process_finished_meanwhile_is_not_computed_again(
+    done: Path, make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was empty when it was looked at, and locked by the other until now."""
+    claim, out = RunFolder.claim, tmp_path / "other"
+
+    def late(self: RunFolder, *args: Any, **options: Any) -> None:
+        shutil.copytree(done, out, dirs_exist_ok=True)
+        claim(self, *args, **options)
+
+    monkeypatch.setattr(RunFolder, "claim", late)
+    monkeypatch.setattr(Run, "execute", lambda self: pytest.fail("computed again"))
+    assert execute(make_config(), CPU, out) == json.loads((done / "result.json").read_text())
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_determinism_is_asked_for_inside_and_as_before_after_it(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # a person's own is kept
+    torch.use_deterministic_algorithms(before)
+    try:
+        with determinism(False):
+            assert torch.are_deterministic_algorithms_enabled() == before
+        with determinism(True):
+            assert torch.are_deterministic_algorithms_enabled()
+        assert torch.are_deterministic_algorithms_enabled() == before
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from climb.learn import MEASURES
+from climb.lock import exclusive
 from climb.runs import Journal
 from climb.serve import found
 from climb.serve.app import make_app
@@ -204,6 +206,9 @@ def test_no_metric_comes_twice(client: TestClient, unfinished: Unfinished) -> No
     Journal(unfinished(4) / "journal.jsonl").write(99, "train", **numbers)
     told = [line.rsplit(" ", 1)[0] for line in client.get("/metrics").text.splitlines() if not line.startswith("#")]
     assert len(set(told)) == len(told)
+    lines = client.get("/metrics").text.splitlines()
+    assert 'climb_batches{run="live"} 99' in lines  # what is counted, not what a journal calls by the same name
+    assert 'climb_of_a_part{run="live"} 1' in lines
 
 
 def test_metrics_are_what_the_journal_says(client: TestClient, runs: Path, unfinished: Unfinished) -> None:
@@ -224,3 +229,48 @@ def test_metrics_are_what_the_journal_says(client: TestClient, runs: Path, unfin
     assert lines[place - 1] == f"# HELP climb_objective {MEASURES['objective']}"
     pattern = r'(# HELP [a-z_]+ .+|# TYPE [a-z_]+ gauge|[a-z_]+\{([a-z_]+="[^"]*",?)+\} -?[0-9.e+-]+)'
     assert [line for line in lines if not re.fullmatch(pattern, line)] == []
+
+
+def test_metrics_tell_whose_numbers_they_are(client: TestClient, runs: Path) -> None:
+    header, result = (json.loads((runs / "climb-0" / f"{name}.json").read_text()) for name in ("config", "result"))
+    lines = client.get("/metrics").text.splitlines()
+    about = 'method="climb",preset="default",data="synthetic",seed="0"'
+    (info,) = (line for line in lines if line.startswith('climb_run_info{run="climb-0"'))
+    assert info == f'climb_run_info{{run="climb-0",{about},config_hash="{header["config_hash"]}"}} 1'
+    random = (
+        f'climb_random_encoder_accuracy{{run="climb-0",network="student"}} {result["random_encoder_accuracy"]:.10g}'
+    )
+    assert random in lines
+
+
+def test_metrics_tell_the_accuracy_after_the_last_task_so_far(client: TestClient, unfinished: Unfinished) -> None:
+    journal = Journal(unfinished(1) / "journal.jsonl")
+    for task, upto in enumerate((30.5, 40.5)):
+        journal.write(7, "evaluation", network="student", task=task, per_task=[1.0, 2.0], upto=upto)
+        lines = client.get("/metrics").text.splitlines()
+        assert f'climb_tasks_evaluated{{run="live"}} {task + 1}' in lines
+        assert f'climb_accuracy_upto{{run="live",network="student"}} {upto}' in lines
+
+
+def test_metrics_have_a_number_that_is_not_in_every_line(client: TestClient, unfinished: Unfinished) -> None:
+    journal = Journal(unfinished(1) / "journal.jsonl")
+    journal.write(1, "train", drift=0.25)
+    journal.write(2, "train", objective=1.5)
+    assert 'climb_drift{run="live"} 0.25' in client.get("/metrics").text.splitlines()
+
+
+def test_metrics_tell_for_how_long_nothing_was_written(client: TestClient, unfinished: Unfinished) -> None:
+    journal = unfinished(4) / "journal.jsonl"
+    os.utime(journal, (time.time() - 3600, time.time() - 3600))
+    (silence,) = re.findall(r'^climb_run_silence_seconds{run="live"} (.+)$', client.get("/metrics").text, re.MULTILINE)
+    assert float(silence) >= 3599
+    journal.unlink()
+    assert 'climb_run_silence_seconds{run="live"}' not in client.get("/metrics").text
+
+
+def test_metrics_tell_that_a_process_is_at_work_in_a_damaged_run(client: TestClient, runs: Path) -> None:
+    (runs / "climb-0" / "result.json").write_text("{")
+    with exclusive(runs / "climb-0" / ".lock"):
+        lines = client.get("/metrics").text.splitlines()
+    assert 'climb_run_readable{run="climb-0"} 0' in lines
+    assert 'climb_run_at_work{run="climb-0"} 1' in lines
