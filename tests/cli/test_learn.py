@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from climb.cli.learn import learn as command
+from climb.learn import learn
 
 Climb = Callable[..., Any]
 SMALL = [
@@ -54,6 +58,13 @@ def test_what_is_there_is_named_and_nothing_else(climb: Climb, tree: Path, tmp_p
     assert f"folder: {tmp_path / '[/out]'} (journal.jsonl)" in nothing.out
     something = climb("learn", tree, "--out", tmp_path / "[/out]", *SMALL)
     assert f"folder: {tmp_path / '[/out]'} (model.safetensors, journal.jsonl, checkpoint)" in something.out
+
+
+def test_options_and_their_defaults_are_those_of_the_function() -> None:
+    typed, called = inspect.signature(command).parameters, inspect.signature(learn).parameters
+    assert {name: option.default for name, option in typed.items()} == {
+        name: option.default for name, option in called.items()
+    }
 
 
 def test_options_reach_the_configuration(climb: Climb, tree: Path, tmp_path: Path) -> None:
