@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from climb.bench.cell import Layout, Metric, Placed, RowSpec, build_table, value_at
 from climb.bench.layouts import find_layout
-from climb.bench.statistics import Comparison
+from climb.bench.statistics import Comparison, hedges_g, sample_of
 from climb.errors import InputError
 
 LAYOUT = Layout(
@@ -79,6 +80,34 @@ def test_the_test_is_the_callers_choice() -> None:
     assert unpaired is not None
     assert paired is not None
     assert (unpaired.bold, paired.bold) == (True, False)
+
+
+def test_a_paired_test_says_how_many_pairs_it_is_of() -> None:
+    """Its p and its effect are over the seeds that a row shares with the best; a third seed of either says nothing."""
+    layout = replace(LAYOUT, rows=(*LAYOUT.rows, RowSpec(label="c", method="c")))
+    runs = [*seeds("a", [10.0, 20.0, 99.0]), *seeds("b", [9.0, 19.1]), run("c", 1.0, seed=7)]
+    table = build_table(layout, runs, test=Comparison(kind="paired"))
+    best, b, c = (table.cell(name, "2 tasks", "FA") for name in ("a", "b", "c"))
+    assert best is not None
+    assert b is not None
+    assert c is not None
+    assert (best.pairs, b.pairs, c.pairs) == (None, 2, 0)
+    assert (c.p, c.effect) == (None, None)
+    assert b.effect == pytest.approx(hedges_g(sample_of({0: 10.0, 1: 20.0}), sample_of({0: 9.0, 1: 19.1})))
+    assert "seeds that a row shares with the best, which is what the test is about: 0 to 2" in table.notes
+    assert "no test for 1 of the numbers that are not bold: fewer than two seeds shared with the best" in table.notes
+    alike = build_table(layout, runs[:2] + runs[3:5], test=Comparison(kind="paired"))
+    assert not any("shares" in note for note in alike.notes)  # all have the same seeds
+    assert all(cell.pairs is None for cell in build_table(layout, runs).cells.values())
+
+
+def test_a_number_that_some_runs_lack_says_whose_it_is() -> None:
+    """The seeds of a row are said for its runs; a number that an older version did not measure is of fewer."""
+    runs = seeds("a", [1.0, 2.0, 3.0])
+    assert not any("not of all runs" in note for note in build_table(LAYOUT, runs).notes)
+    older = {key: value for key, value in runs[1].result.items() if key != "final_accuracy"}
+    lacking = [runs[0], replace(runs[1], result=older), runs[2]]
+    assert "not of all runs: a at 2 tasks, FA: seeds 0, 2" in build_table(LAYOUT, lacking).notes
 
 
 def test_the_papers_value_and_the_difference_stand_beside() -> None:

@@ -40,7 +40,7 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
         for key in path:
             target = target[key]
         target[last] = value
-    return Placed(row="r", column=column, result=result, config=config)
+    return Placed(row=f"row of {result['method']}", column=column, result=result, config=config)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,11 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
         ({"evaluation__epochs": 10}, "different probes: linear, 10 epochs, linear, 100 epochs"),
         ({"learner__backbone": "micro"}, "different backbones: micro, resnet18"),
         ({"learner__memory__capacity": 500}, "different memory capacities: 2500, 500"),
-        ({"memory_bounded": False, "method": "pcmc"}, "a memory without bound: pcmc"),
+        ({"memory_bounded": False, "method": "pcmc"}, "a memory without bound: row of pcmc"),
         (
             {"cbp": 990_000, "method": "minred"},
-            "different budgets of backward passes in 20 tasks: 990,000 (minred) and 1,000,000 (climb), 1.0% apart",
+            "different budgets of backward passes in 20 tasks: 990,000 (row of minred) and "
+            "1,000,000 (row of climb), 1.0% apart",
         ),
     ],
 )
@@ -72,8 +73,8 @@ def test_each_difference_is_a_reason(change: dict[str, Any], reason: str) -> Non
 def test_the_few_that_are_unlike_the_others_are_named() -> None:
     most, odd = [run(seed=seed) for seed in range(3)], run(seed=7, preset="default", evaluated="teacher")
     runs = [*most, odd]
-    assert unlike_most(runs, runs) == ["r, 20 tasks, seed 7"]
-    assert unlike_most(most, runs) == ["r, 20 tasks, seed 7"]  # also of one that is not compared: presets are for all
+    assert unlike_most(runs, runs) == ["row of climb, 20 tasks, seed 7"]
+    assert unlike_most(most, runs) == ["row of climb, 20 tasks, seed 7"]  # also of one not compared
     assert unlike_most(runs, runs, allowed=["preset", "evaluated"]) == []
     assert unlike_most([most[0], odd], [most[0], odd]) == []  # nobody knows which of two is meant
 
@@ -95,7 +96,7 @@ def test_what_differs_on_purpose_is_allowed() -> None:
 def test_the_released_code_may_stand_beside_one_other_preset() -> None:
     """A table of faults allows it; two readings of the paper in one of its rows would become two seeds."""
     released = run(preset="reference")
-    assert differences([run(), released], allowed=["preset"]) == ([], [])
+    assert differences([run(), released], allowed=["preset"]) == ([], ["presets differ: paper, reference"])
     reasons, _ = differences([run(), run(seed=1, preset="default"), released], allowed=["preset"])
     assert reasons == ["different presets: default, paper"]
 
@@ -140,10 +141,10 @@ def test_a_network_that_differs_on_purpose_is_said() -> None:
 
 def test_bounds_are_held_to_no_budget_but_what_they_spent_is_said() -> None:
     ours = run()
-    said = "backward passes outside the budget in 20 tasks: iid 7"
+    said = "backward passes outside the budget in 20 tasks: row of iid 7"
     assert differences([ours], others=[ours, run(cbp=7, method="iid", memory_bytes=0)]) == ([], [said])
     assert differences([ours], others=[ours, run(cbp=1_004_000, method="iid")]) == ([], [])
-    said = "backward passes outside the budget in 20 tasks: iid 1,006,000"
+    said = "backward passes outside the budget in 20 tasks: row of iid 1,006,000"
     assert differences([ours], others=[ours, run(cbp=1_006_000, method="iid")]) == ([], [said])
 
 
@@ -169,16 +170,19 @@ def test_bounds_are_held_to_nothing_else(change: dict[str, Any]) -> None:
 
 def test_a_memory_without_bound_is_said_of_rows_that_nobody_is_compared_to() -> None:
     ours, indicative = run(), run(memory_bounded=False, method="pcmc")
-    assert differences([ours], others=[ours, indicative]) == ([], ["a memory without bound: pcmc"])
-    assert differences([indicative], allowed=["memory"]) == ([], ["a memory without bound: pcmc"])
+    assert differences([ours], others=[ours, indicative]) == ([], ["a memory without bound: row of pcmc"])
+    assert differences([indicative], allowed=["memory"]) == ([], ["a memory without bound: row of pcmc"])
 
 
 def test_a_memory_without_bound_is_held_against_those_that_have_one_alone() -> None:
     """Seeds of the released code, or two of its settings, can be compared with each other."""
     released = [run(seed=seed, preset="reference", memory_bounded=False) for seed in range(2)]
-    assert differences(released) == ([], ["a memory without bound: climb"])
+    assert differences(released) == ([], ["a memory without bound: row of climb"])
     bounded = run(preset="reference", method="cla-e")
-    assert differences([*released, bounded]) == (["a memory without bound: climb"], [])
+    assert differences([*released, bounded]) == (["a memory without bound: row of climb"], [])
+    indicative = run(preset="reference", method="pcmc", memory_bounded=False)  # said of it apart, and of no row twice
+    said = ["a memory without bound: row of climb"], ["a memory without bound: row of pcmc"]
+    assert differences([*released, bounded], others=[*released, bounded, indicative]) == said
 
 
 def test_methods_that_are_told_where_tasks_end_are_marked() -> None:
@@ -212,7 +216,7 @@ def test_a_rehearsal_says_that_its_numbers_mean_nothing() -> None:
 
 def test_seeds_of_one_cell_had_the_same_settings() -> None:
     reasons, _ = differences([run(learner__lr=0.1), run(seed=1, learner__lr=0.3)])
-    assert reasons == ["different settings in r, 20 tasks: lr = 0.1 and 0.3"]
+    assert reasons == ["different settings in row of climb, 20 tasks: lr = 0.1 and 0.3"]
     apart = [run(learner__lr=0.1), run("50 tasks", learner__lr=0.3), run(seed=1, learner__lr=0.1, recipe="other")]
     assert differences(apart) == ([], [])
     presets = [run(preset="paper", learner__lr=0.1), run(seed=1, preset="default", learner__lr=0.3)]

@@ -229,7 +229,10 @@ def test_runs_on_other_images_are_not_taken(tmp_path: Path, caplog: pytest.LogCa
             file.write_text(name * number if name == "a" else name)
     config = replace(RunConfig(), data=replace(RunConfig().data, dataset="folder"))
     grid = tuning_grid(config, {"lr": (0.1,)}, [0])
-    (job,) = make_plan([grid], tmp_path / "out").jobs(CPU)
+    made = make_plan([grid], tmp_path / "out")
+    with pytest.raises(InputError, match="dataset 'folder' needs the folder of the images: --data FOLDER"):
+        made.jobs(CPU)  # once, and not by every run
+    (job,) = made.jobs(replace(CPU, data_root=str(tmp_path / "a")))
     found = fingerprint("folder", root=tmp_path / "a")
     RunFolder(job.folder).claim(job.config, CPU, {}, images=found)
     result = {"config_hash": job.config.config_hash(), "data_fingerprint": found}

@@ -57,11 +57,11 @@ def test_a_table_says_that_pcmc_has_neither_the_bound_nor_the_budget_of_the_othe
     assert [run_job(job).status for job in plan.jobs(Execution(device="cpu"))] == ["done"] * 2
     ((_, table),) = publish_each([grid], refreshed(plan), tmp_path)
     assert isinstance(table, Table)  # it is indicative: nobody is held against it
-    assert {"a memory without bound: pcmc", "backward passes outside the budget in 20 tasks: pcmc 0"} <= {
+    assert {"a memory without bound: PCMC", "backward passes outside the budget in 20 tasks: PCMC 0"} <= {
         *table.notes
     }  # at this size it never sleeps
     written = (tmp_path / "table-regular" / "table.md").read_text()
-    assert "a memory without bound: pcmc" in written
+    assert "a memory without bound: PCMC" in written
 
 
 @pytest.mark.parametrize("name", ["table-regular", "table-irregular"])

@@ -108,6 +108,8 @@ class Cell:
     """Against the best of its column; None for the best itself, and where no test is possible."""
     effect: float | None = None
     """Hedges' g of the best of its column against this one."""
+    pairs: int | None = None
+    """Seeds it shares with the best of its column, where the test is a paired one."""
     interval: tuple[float, float] | None = None
     """Bootstrap interval (95 %) of the mean."""
     paper: Printed | None = None
@@ -190,6 +192,7 @@ def build_table(
             seeds=tuple(sample.by_seed),
             p=verdict.p,
             effect=verdict.effect,
+            pairs=verdict.pairs,
             interval=bootstrap_interval(list(sample.by_seed.values())),
             paper=printed,
             difference=None if printed is None else sample.mean - printed.mean,
@@ -268,13 +271,18 @@ def _notes(
     if counts:
         seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         notes.append(f"mean ± sample standard deviation, n = {seeds}")
-    notes += _seeds(cells)
+    notes += _seeds(cells) + _fewer(cells)
     comparisons = sum(verdict.p is not None for verdict in judged.values())
     if judged:
         notes.append(f"bold: the best of its column, or not told apart from it ({rule}; {comparisons} comparisons)")
+    pairs = sorted({verdict.pairs for verdict in judged.values() if verdict.pairs is not None})
+    if pairs and (len(pairs) > 1 or pairs != counts):
+        spread = str(pairs[0]) if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+        notes.append(f"seeds that a row shares with the best, which is what the test is about: {spread}")
     untested = sum(verdict.p is None and not verdict.bold for verdict in judged.values())
     if untested:
-        notes.append(f"no test for {untested} of the numbers that are not bold: too few seeds, theirs or the best's")
+        few = "fewer than two seeds shared with the best" if pairs else "too few seeds, theirs or the best's"
+        notes.append(f"no test for {untested} of the numbers that are not bold: {few}")
     return [*notes, *said]
 
 
@@ -300,9 +308,7 @@ def _unlike_recipes(layout: Layout, runs: Iterable[Placed], *, but: Collection[s
 
 def _seeds(cells: Mapping[CellKey, Cell]) -> list[str]:
     """Which places have which seeds, where not all have the same: other class orders are other streams."""
-    places: dict[tuple[str, str], set[int]] = {}
-    for (row, column, _), cell in cells.items():
-        places.setdefault((row, column), set()).update(cell.seeds)
+    places = _places(cells)
     if len({frozenset(seeds) for seeds in places.values()}) < 2:
         return []
     having: dict[tuple[int, ...], list[str]] = {}
@@ -313,6 +319,27 @@ def _seeds(cells: Mapping[CellKey, Cell]) -> list[str]:
             having.setdefault(seeds, []).append(row if alike else f"{row} at {column}")
     said = "; ".join(f"{_span(seeds)} ({', '.join(where)})" for seeds, where in having.items())
     return [f"seeds, and with them streams, differ: {said}"]
+
+
+def _fewer(cells: Mapping[CellKey, Cell]) -> list[str]:
+    """Numbers that not all runs of their place have: an older version did not measure them."""
+    places = _places(cells)
+    lacking: dict[tuple[str, tuple[int, ...]], dict[str, None]] = {}
+    for (row, column, metric), cell in cells.items():
+        if set(cell.seeds) != places[row, column]:
+            lacking.setdefault((f"{row} at {column}", cell.seeds), {})[metric] = None
+    return [
+        f"not of all runs: {where}, {', '.join(metrics)}: seeds {_span(seeds)}"
+        for (where, seeds), metrics in lacking.items()
+    ]
+
+
+def _places(cells: Mapping[CellKey, Cell]) -> dict[tuple[str, str], set[int]]:
+    """The seeds at each row and column, of whatever metric."""
+    places: dict[tuple[str, str], set[int]] = {}
+    for (row, column, _), cell in cells.items():
+        places.setdefault((row, column), set()).update(cell.seeds)
+    return places
 
 
 def _span(seeds: Sequence[int]) -> str:

@@ -88,13 +88,15 @@ def differences(
         reasons += [f"different presets: {', '.join(found)}"] if len(found) > 1 else []
     if "stream" not in allowed:
         reasons += _streams(compared)
+    unbounded: list[str] = []
     if "memory" not in allowed and any(run.result.get("memory_bounded") is not False for run in compared):
-        reasons += _unbounded(compared)  # where nobody has a bound, it is nobody's advantage
+        unbounded = _unbounded(compared)  # where nobody has a bound, it is nobody's advantage
+        reasons += unbounded
     if "cbp" not in allowed:
         reasons += _budgets(compared)
     reasons += _settings(runs)
     apart = [run for run in runs if not any(run is other for other in compared)]
-    remarks = [remark for remark in _unbounded(runs) if remark not in reasons]
+    remarks = _unbounded(apart if unbounded else runs)
     remarks += _outside(compared, apart)
     told = _values([run for run in runs if run.result.get("needs_boundaries")], _method)
     remarks += [f"told where tasks end: {', '.join(told)}"] if told else []
@@ -105,6 +107,7 @@ def differences(
     remarks += [
         f"{words} differ: {', '.join(found)}"
         for words, read in (
+            *([("presets", _preset)] if "preset" in allowed else []),
             *([("networks evaluated", _evaluated)] if "evaluated" in allowed else []),
             ("devices", _device),
             ("engines", _engine),
@@ -197,7 +200,7 @@ def _budgets(runs: Sequence[FinishedRun]) -> list[str]:
     """Backward passes beyond the tolerance, column by column: columns may have streams of their own length."""
     reasons = []
     for column in dict.fromkeys(run.column for run in runs):
-        spent = {run.result["cbp"]: str(_method(run)) for run in runs if run.column == column and "cbp" in run.result}
+        spent = {run.result["cbp"]: run.row for run in runs if run.column == column and "cbp" in run.result}
         if spent and max(spent) - min(spent) > CBP_TOLERANCE * max(spent):
             low, high = min(spent), max(spent)
             reasons.append(
@@ -216,7 +219,7 @@ def _outside(compared: Sequence[FinishedRun], apart: Sequence[FinishedRun]) -> l
             continue
         least, most = (1 - CBP_TOLERANCE) * min(spent), max(spent) / (1 - CBP_TOLERANCE)
         beyond = {
-            f"{_method(run)} {run.result['cbp']:,}"
+            f"{run.row} {run.result['cbp']:,}"
             for run in apart
             if run.column == column and "cbp" in run.result and not least <= run.result["cbp"] <= most
         }
@@ -226,7 +229,7 @@ def _outside(compared: Sequence[FinishedRun], apart: Sequence[FinishedRun]) -> l
 
 
 def _unbounded(runs: Sequence[FinishedRun]) -> list[str]:
-    found = _values([run for run in runs if run.result.get("memory_bounded") is False], _method)
+    found = sorted({run.row for run in runs if run.result.get("memory_bounded") is False})
     return [f"a memory without bound: {', '.join(found)}"] if found else []
 
 

@@ -14,7 +14,7 @@ from climb.bench.estimate import Clock, say_seconds, work_of
 from climb.bench.executors.job import ERROR_FILE, Job
 from climb.bench.grids import Grid
 from climb.config import Execution, RunConfig, from_dict, to_dict
-from climb.datasets import fingerprint
+from climb.datasets import check_root, fingerprint
 from climb.errors import InputError
 from climb.runs import RunFolder
 
@@ -40,12 +40,11 @@ class Plan:
     runs: Mapping[str, Planned]
 
     def jobs(self, execution: Execution) -> tuple[Job, ...]:
-        """What is left to do."""
-        return tuple(
-            Job(config=run.config, execution=execution, folder=run.folder, label=run.label)
-            for run in self.runs.values()
-            if run.status != "done"
-        )
+        """What is left to do; refused where all of it would fail for want of its images."""
+        left = [run for run in self.runs.values() if run.status != "done"]
+        for name in dict.fromkeys(run.config.data.dataset for run in left):
+            check_root(name, execution.data_root)
+        return tuple(Job(config=run.config, execution=execution, folder=run.folder, label=run.label) for run in left)
 
     def count(self, status: str) -> int:
         """How many runs stand so."""

@@ -181,7 +181,9 @@ class Verdict:
     p: float | None
     """Against the best, corrected where asked; None for the best itself and where no test is possible."""
     effect: float | None
-    """Hedges' g of the best against this row, positive where the best is better."""
+    """Hedges' g of the best against this row, positive where the best is better; of the pairs alone where paired."""
+    pairs: int | None = None
+    """Seeds that the row shares with the best, where these are what the test is about."""
 
 
 def verdicts(samples: Mapping[str, Sample], *, higher: bool, rule: Comparison = PAPER_RULE) -> dict[str, Verdict]:
@@ -202,13 +204,27 @@ def verdicts(samples: Mapping[str, Sample], *, higher: bool, rule: Comparison = 
     found = {}
     for name, sample in samples.items():
         p = adjusted.get(name)
-        gap = None if name == best else hedges_g(samples[best], sample)
+        one, other, pairs = samples[best], sample, None
+        if rule.kind == "paired" and name != best:
+            one, other, pairs = _shared(one, other)
+        gap = None if name == best else hedges_g(one, other)
         found[name] = Verdict(
             bold=sample.mean == samples[best].mean or (p is not None and p >= rule.level),
             p=p,
             effect=None if gap is None else sign * gap,
+            pairs=pairs,
         )
     return found
+
+
+def _shared(a: Sample, b: Sample) -> tuple[Sample, Sample, int]:
+    """Both over the seeds that they have in common, and how many these are."""
+    seeds = sorted(a.by_seed.keys() & b.by_seed.keys())
+    if not seeds:
+        nothing = Sample(mean=math.nan, std=None, n=0)
+        return nothing, nothing, 0
+    one, other = (sample_of({seed: sample.by_seed[seed] for seed in seeds}) for sample in (a, b))
+    return one, other, len(seeds)
 
 
 def _tail(statistic: float, freedom: float) -> float:

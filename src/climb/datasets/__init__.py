@@ -10,7 +10,7 @@ from climb.cache import cache_dir
 from climb.datasets.check import check_dataset
 from climb.datasets.cifar import cifar10, cifar100
 from climb.datasets.dataset import Dataset, Split
-from climb.datasets.folder import folder
+from climb.datasets.folder import check_root, folder
 from climb.datasets.imagenet100 import imagenet100
 from climb.datasets.registry import fingerprint, load, names, own_image_size
 from climb.datasets.synthetic import synthetic
@@ -21,6 +21,7 @@ __all__ = [
     "Split",
     "cache_dir",
     "check_dataset",
+    "check_root",
     "cifar10",
     "cifar100",
     "fingerprint",

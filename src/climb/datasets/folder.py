@@ -60,9 +60,15 @@ def _listed(base: Path) -> tuple[list[str], Listing, Listing | None]:
     return _list_flat(base) if own_image_files(base) else list_one_part(base)
 
 
-def _existing(root: Path | str | None) -> Path:
-    if root is None:
+def check_root(name: str, root: Path | str | None) -> None:
+    """Refuse people's own images without a folder, before anything is started that needs them."""
+    if name == "folder" and root is None:
         raise InputError("dataset 'folder' needs the folder of the images: --data FOLDER (in Python: root=FOLDER)")
+
+
+def _existing(root: Path | str | None) -> Path:
+    check_root("folder", root)
+    assert root is not None
     base = Path(root).expanduser()
     if not base.is_dir():
         reason = "is a file" if base.exists() else "does not exist"

@@ -20,6 +20,7 @@ HEADINGS = (
     "bold",
     "p",
     "hedges_g",
+    "pairs",
     "low",
     "high",
     "paper_mean",
@@ -48,7 +49,7 @@ def render_csv(table: Table) -> str:
                 writer.writerow(
                     [
                         *(layout.name, column, row.label, row.kind, row.group, metric.label),
-                        *(cell.mean, cell.std, cell.n, int(cell.bold), cell.p, cell.effect, low, high),
+                        *(cell.mean, cell.std, cell.n, int(cell.bold), cell.p, cell.effect, cell.pairs, low, high),
                         *((paper.mean, paper.std, int(paper.bold)) if paper else (None, None, None)),
                         cell.difference,
                         " ".join(map(str, cell.seeds)),

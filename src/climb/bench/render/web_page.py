@@ -73,6 +73,8 @@ def _says(table: Table, row: str, column: str, heading: Heading) -> str:
         said.append(f"p = {cell.p:.3g} against the best")
     if cell.effect is not None:
         said.append(f"Hedges' g {cell.effect:.2f}")
+    if cell.pairs is not None:
+        said.append(f"{cell.pairs} pairs")
     if cell.interval is not None:
         digits = heading.metric.digits
         said.append(f"95 % bootstrap interval {cell.interval[0]:.{digits}f} to {cell.interval[1]:.{digits}f}")
