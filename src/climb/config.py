@@ -27,7 +27,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from climb.errors import InputError, unknown
@@ -202,11 +202,17 @@ class RunConfig:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def resolved(self) -> RunConfig:
-        """The same experiment with nothing left to derive: centroids in numbers, one image size."""
+        """The same experiment with nothing left to derive: centroids in numbers, one image size, 1.0 where 1 was given.
+
+        >>> one, other = (RunConfig(learner=LearnerConfig(lr=rate)) for rate in (1, 1.0))
+        >>> one.config_hash() == other.config_hash()
+        True
+        """
         memory = self.learner.memory
         memory = replace(memory, stm_centroids=memory.short_term, ltm_centroids=memory.long_term)
         learner = replace(self.learner, memory=memory)
-        return replace(self, learner=learner, data=replace(self.data, image_size=self.learner.image_size))
+        whole = replace(self, learner=learner, data=replace(self.data, image_size=self.learner.image_size))
+        return _with_plain_numbers(whole)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +237,22 @@ class Execution:
 
 
 Config = TypeVar("Config")
+
+
+def _with_plain_numbers(config: Config) -> Config:
+    """Numbers as their fields have them: equal settings are then written, and hashed, alike."""
+    hints, changes = get_type_hints(type(config)), dict[str, Any]()
+    for item in dataclasses.fields(config):  # type: ignore[arg-type]
+        value, hint = getattr(config, item.name), hints[item.name]
+        if dataclasses.is_dataclass(value):
+            changes[item.name] = _with_plain_numbers(value)
+        elif type(value) is bool:
+            continue  # no number, though Python counts it as one
+        elif hint is float and isinstance(value, Real):
+            changes[item.name] = float(value)
+        elif hint in (int, int | None) and isinstance(value, Integral):
+            changes[item.name] = int(value)
+    return replace(config, **changes)  # type: ignore[type-var]
 
 
 def to_dict(config: Any) -> dict[str, Any]:

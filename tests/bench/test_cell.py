@@ -212,3 +212,7 @@ def test_missing_numbers_leave_their_cell_out() -> None:
 def test_no_runs_make_an_empty_table() -> None:
     table = build_table(LAYOUT, [])
     assert (dict(table.cells), table.notes) == ({}, ())
+
+
+def test_an_empty_table_says_nothing_of_the_papers_values() -> None:
+    assert not any("paper" in note for note in build_table(find_layout("table-regular"), [], against="paper").notes)

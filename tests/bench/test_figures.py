@@ -97,6 +97,15 @@ def test_irregular_streams_are_counted_once_a_seed(runs: list[Found]) -> None:
     assert curves[0].mean() == pytest.approx(runs[0].result["continual_accuracy"])
 
 
+def test_the_band_is_one_sample_standard_deviation(runs: list[Found]) -> None:
+    curves = np.array([seen_so_far(run) for run in runs if run.result["method"] == "climb"])
+    (band,) = irregular(runs).panels[1].collections
+    outline = np.asarray(band.get_paths()[0].vertices)[:, 1]
+    middle, spread = curves.mean(0), curves.std(0, ddof=1)
+    assert outline.max() == pytest.approx((middle + spread).max())
+    assert outline.min() == pytest.approx((middle - spread).min())
+
+
 def test_regular_runs_are_no_irregular_figure(runs: list[Found]) -> None:
     regular = [
         replace(run, config={**run.config, "stream": {**run.config["stream"], "kind": "regular"}}) for run in runs
@@ -115,6 +124,8 @@ def test_wallclock_bars_are_means_over_seeds(runs: list[Found]) -> None:
     heights = [bar.get_height() for bar in panel.patches]  # type: ignore[attr-defined]
     assert heights == pytest.approx([2.5, 5.0, 50 / 60, 50 / 60])  # minutes: training, then evaluation
     assert panel.get_ylabel().startswith("minutes")
+    below = [bar.get_y() for bar in panel.patches]  # type: ignore[attr-defined]
+    assert below == pytest.approx([0.0, 0.0, 2.5, 5.0])  # evaluation stands on top of training
 
 
 def test_an_unknown_figure_and_no_runs_are_refused(runs: list[Found], tmp_path: Path) -> None:

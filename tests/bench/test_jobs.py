@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -15,8 +16,10 @@ import pytest
 import torch
 
 from climb.bench.executors import Job, Outcome, run_job
+from climb.bench.executors import job as executors_job
 from climb.config import RunConfig
 from climb.engine import Engine
+from climb.files import write_text
 from climb.lock import only_one
 from climb.runs import Interrupted
 
@@ -49,6 +52,41 @@ def test_a_failure_is_written_beside_the_run_and_forgotten_when_it_works(
     assert said.endswith("MemoryError: the machine is full\n")
     assert run_job(job).status == "done"
     assert not (job.folder / "error.txt").exists()
+
+
+def test_a_failure_is_written_before_another_process_has_its_turn(
+    tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for the run finds the error of the first one and takes it away; written later, it would be taken for
+    somebody else's file."""
+    job = make_job(tiny_config(method="er-fifo"))
+    lock = job.folder.parent / f".{job.folder.name}.lock"
+    held: list[bool] = []
+
+    def noted(path: Path, text: str) -> None:
+        with open(lock, "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held.append(True)
+        write_text(path, text)
+
+    def fails(*arguments: object) -> None:
+        raise MemoryError("the machine is full")
+
+    monkeypatch.setattr(executors_job, "write_text", noted)
+    monkeypatch.setattr(executors_job, "execute", fails)
+    assert run_job(job).status == "failed"
+    assert held == [True]
+
+
+def test_what_a_process_left_that_died_writing_its_error_is_in_nobodys_way(
+    tiny_config: MakeConfig, make_job: MakeJob
+) -> None:
+    job = make_job(tiny_config(method="er-fifo"))
+    write_text(job.folder / "error.txt", "no")
+    (job.folder / "error.txt").rename(job.folder / ".error.txt.0123456789abcdef0123456789abcdef.tmp")
+    assert run_job(job) == Outcome(status="done")
 
 
 def test_bad_input_can_be_mended(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:

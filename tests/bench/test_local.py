@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from watching import ENDLESS, holder, wait_for, without_seconds
 
 from climb.bench.executors import Job, run_job
-from climb.bench.executors.local import local_executor
-from climb.bench.executors.slots import slots, usable_cores
+from climb.bench.executors.choose import Where, choose_executor
+from climb.bench.executors.local import _give, local_executor
+from climb.bench.executors.slots import Slot, slots, usable_cores
 from climb.bench.grids import Request, build_grid
 from climb.bench.plan import make_plan
 from climb.config import RunConfig
@@ -116,3 +119,19 @@ def test_a_grid_that_was_killed_goes_on_without_repeating_a_run(number: int, tmp
     assert "Anchor" in again.stdout
     plan = make_plan([build_grid("table-pruning", Request(scale="tiny"))], tmp_path)
     assert plan.describe("cpu") == "8 runs (8 done), 0 to do"
+
+
+def test_a_worker_is_given_the_run_for_its_own_device(
+    tiny_config: Callable[..., RunConfig], make_job: Callable[..., Job]
+) -> None:
+    sent: list[Job] = []
+    connection, job = SimpleNamespace(send=sent.append), make_job(tiny_config())
+    worker = SimpleNamespace(slot=Slot(device="cuda:1", threads=1), connection=connection, job=None)
+    _give(worker, deque([job]))  # type: ignore[arg-type]
+    assert sent[0].execution.device == "cuda:1"
+    assert worker.job is job
+
+
+def test_ray_takes_no_device_by_number(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cuda:1 names one GPU of this machine; Ray gives each run its own: cuda"):
+        choose_executor(Where(executor="ray", device="cuda:1"), tmp_path)

@@ -120,6 +120,7 @@ def test_finished_runs_set_the_clock(tiny_config: Callable[..., RunConfig]) -> N
     assert clock.seconds(fifo) == pytest.approx(guess / 2)
     assert clock.seconds(tiny_config(method="er-reservoir")) == pytest.approx(1.75 * guess)  # the middle of all
     assert not Clock("cuda", [(climb, result(1.0))]).measured
+    assert not Clock("cpu", [(climb, {})]).measured  # somebody else's result, which says nothing of either
 
 
 @pytest.mark.parametrize("more", [0, 3])
@@ -248,3 +249,18 @@ def test_runs_on_other_images_are_not_taken(tmp_path: Path, caplog: pytest.LogCa
     assert plan("a", "new", reuse=[tmp_path / "out"]).count("done") == 1
     assert plan("b", "new", reuse=[tmp_path / "out"]).count("new") == 1
     assert "is not reused: it was made from other images" in caplog.text
+
+
+def test_own_finished_runs_come_before_reused_ones_and_of_those_the_first_given(tmp_path: Path) -> None:
+    """On a GPU no two results are the same: which one stands in a table is not left to chance."""
+    grid = build_grid("table-regular", Request(scale="tiny", methods=("er-fifo",), tasks=(20,), seeds=(0,)))
+    for name in ("own", "b", "a"):
+        (job,) = make_plan([grid], tmp_path / name).jobs(CPU)
+        assert run_job(job).status == "done"
+
+    def folder(out: str) -> Path:
+        (planned,) = make_plan([grid], tmp_path / out, reuse=[tmp_path / "b", tmp_path / "a"]).runs.values()
+        return planned.folder
+
+    assert folder("own").is_relative_to(tmp_path / "own")
+    assert folder("new").is_relative_to(tmp_path / "b")

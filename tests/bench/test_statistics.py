@@ -141,6 +141,13 @@ def test_holm_bolds_more_rows_never_fewer() -> None:
     assert plain < corrected
 
 
+def test_equal_means_of_different_numbers_of_seeds_are_a_tie() -> None:
+    """61.64 three times adds up to another last bit than 61.64 once."""
+    rows = {"once": sample_of({0: 61.64}), "thrice": sample_of(dict.fromkeys(range(3), 61.64))}
+    assert rows["once"].mean != rows["thrice"].mean
+    assert all(verdict.bold for verdict in verdicts(rows, higher=True).values())
+
+
 def test_lower_is_better_bolds_the_lowest_and_its_effect_is_positive() -> None:
     rows = {"a": Sample(mean=-5.0, std=0.5, n=5), "b": Sample(mean=-1.0, std=0.5, n=5)}
     found = verdicts(rows, higher=False)

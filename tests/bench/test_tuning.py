@@ -94,6 +94,22 @@ def test_combinations_without_a_run_come_last(tiny_config: MakeConfig, here: Exe
     assert (last.settings, last.seeds, last.validation_accuracy) == ({"lr": 0.01}, 0, None)
 
 
+def test_a_combination_that_lacks_a_seed_comes_after_those_that_have_all(
+    tiny_config: MakeConfig, tmp_path: Path
+) -> None:
+    """A rate at which most seeds diverge is not the best for the luck of one."""
+    over = parse_over(["lr=0.1,3.0"])
+    grid = tuning_grid(tiny_config(), over, seeds=(0, 1))
+    plan = make_plan([grid], tmp_path)
+    for accuracy, run in zip((50.0, 95.0, 30.0), plan.runs.values(), strict=False):  # seed 1 of the second one failed
+        run.folder.mkdir(parents=True)
+        found = {"config_hash": run.config.config_hash(), "dataset": "synthetic", "method": "climb", "tasks": 2}
+        found |= {"seed": run.config.seed, "validation_accuracy": accuracy}
+        (run.folder / "result.json").write_text(json.dumps(found))
+    ranked = [(one.settings["lr"], one.validation_accuracy, one.seeds) for one in rank(grid, plan, over)]
+    assert ranked == [(0.1, 40.0, 2), (3.0, 95.0, 1)]
+
+
 def test_nothing_held_out_nothing_to_rank(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
     over = parse_over(["lr=0.01"])
     grid = tuning_grid(tiny_config(method="er-fifo", train_per_class=9), over, seeds=(0,))

@@ -172,6 +172,7 @@ def test_the_long_term_memory_grows_without_bound_and_mixes_no_patches_up() -> N
     assert torch.equal(batch.images, truth[batch.ids])
     loaded = PatchMemory(50, (3, 4, 4), 8, patches_per_centroid=4, least_patches=1, novelty_percentile=0.8)
     loaded.load_state_dict(memory.state_dict())  # more than a new memory has room for
+    assert loaded.nbytes == memory.nbytes  # which a result says, whether or not its run was interrupted
     batch = loaded.sample(len(memory))
     assert batch is not None
     assert torch.equal(batch.images, truth[batch.ids])

@@ -25,6 +25,7 @@ from climb.evaluation import Row
 from climb.runs import Finished, Interrupted, Journal, RunFolder, execute, run
 from climb.runs.evaluator import Evaluator
 from climb.runs.interrupt import stop_on_signal
+from climb.runs.run import Run
 
 Make = Callable[..., RunConfig]
 CPU = Execution(device="cpu")
@@ -370,3 +371,29 @@ def test_a_folder_that_another_run_took_meanwhile_is_refused(
     monkeypatch.setattr(RunFolder, "claim", late)
     with pytest.raises(InputError, match=r"holds another run \(seed: 1 there, 0 given\)"):
         execute(make_config(), CPU, out)
+
+
+def test_a_run_stopped_where_a_task_ends_has_been_told_of_that_end(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CaSSLe takes its snapshot there: a signal on a task's last mini-batch must not cost it."""
+    config = make_config(learner={"method": "cassle-r"}, evaluation={"network": "student"})
+    execute(config, CPU, tmp_path / "unstopped")
+    with monkeypatch.context() as patch:
+        signal_after(patch, signal.SIGTERM, 7)  # the last of the first task
+        with pytest.raises(Interrupted):
+            execute(config, CPU, tmp_path / "run")
+    execute(config, CPU, tmp_path / "run")
+    assert_same_run(tmp_path / "run", tmp_path / "unstopped")
+
+
+def test_any_process_may_be_asked_to_stop_and_the_first_ones_clock_counts() -> None:
+    together = object.__new__(Run)
+
+    def said(*table: list[int]) -> SimpleNamespace:
+        return SimpleNamespace(size=len(table), table=lambda *own: table)
+
+    together.group = said([0, 1], [1, 0])  # type: ignore[assignment]
+    assert together._decided(True, False) == (True, True)
+    together.group = said([0, 0], [0, 1])  # type: ignore[assignment]
+    assert together._decided(False, True) == (False, False)

@@ -201,9 +201,9 @@ def build_table(
     said = [*reasons, *_unlike_recipes(layout, runs, but=PAPERS if beside else ()), *remarks]
     said += [layout.note] if layout.note else []
     notes = [*shared(runs), *_notes(cells, test, judged, said)]
-    if against == "paper" and not beside:
+    if against == "paper" and datasets and not beside:
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
-    elif against == "paper":
+    elif against == "paper" and beside:
         notes += unlike_the_paper(runs, allowed=layout.varies)
     return Table(layout=layout, cells=cells, notes=tuple(notes))
 

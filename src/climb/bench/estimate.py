@@ -91,8 +91,9 @@ class Clock:
         self._ratios: dict[str, list[float]] = {}
         for config, result in finished:
             work = work_of(config, device)
-            if work is not None and str(result["versions"]["device"]).startswith(device):
-                ratio = result["seconds"]["total"] / work.seconds
+            took, there = result.get("seconds", {}).get("total"), result.get("versions", {}).get("device")
+            if work is not None and took is not None and str(there).startswith(device):
+                ratio = took / work.seconds
                 self._ratios.setdefault(config.learner.method, []).append(ratio)
 
     @property

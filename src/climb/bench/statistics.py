@@ -209,7 +209,8 @@ def verdicts(samples: Mapping[str, Sample], *, higher: bool, rule: Comparison = 
             one, other, pairs = _shared(one, other)
         gap = None if name == best else hedges_g(one, other)
         found[name] = Verdict(
-            bold=sample.mean == samples[best].mean or (p is not None and p >= rule.level),
+            # Equal but for the last bit, which depends on how many numbers were added up.
+            bold=math.isclose(sample.mean, samples[best].mean, rel_tol=1e-12) or (p is not None and p >= rule.level),
             p=p,
             effect=None if gap is None else sign * gap,
             pairs=pairs,

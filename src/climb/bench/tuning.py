@@ -126,7 +126,8 @@ def say_setting(setting: Mapping[str, Any]) -> str:
 
 
 def rank(grid: Grid, plan: Plan, over: Mapping[str, Sequence[Any]]) -> list[Ranked]:
-    """The combinations, best first; those without a finished run last. Looks at no test image's accuracy."""
+    """The combinations, best first; those that lack a seed after those that have all, and those without a finished run
+    last: a rate at which some seeds fail is not known by the others. Looks at no test image's accuracy."""
     ranking = []
     for setting, row in zip(combinations(over), grid.layout.rows, strict=True):
         folders = [plan.runs[entry.config.config_hash()].folder for entry in grid.entries if entry.row == row.label]
@@ -146,7 +147,12 @@ def rank(grid: Grid, plan: Plan, over: Mapping[str, Sequence[Any]]) -> list[Rank
             )
         )
     return sorted(
-        ranking, key=lambda one: -math.inf if one.validation_accuracy is None else one.validation_accuracy, reverse=True
+        ranking,
+        key=lambda one: (
+            one.seeds == len(one.folders),
+            -math.inf if one.validation_accuracy is None else one.validation_accuracy,
+        ),
+        reverse=True,
     )
 
 

@@ -287,6 +287,7 @@ class PatchMemory:
         """Everything that changes. Patches are listed in the order of the sampling pool."""
         return {
             "images": self._images.copied(self._pool.ids),
+            "room": self._store.capacity,  # not from the patches alone: bytes are counted, and grew by doubling
             "pool": torch.tensor(self._pool.ids, dtype=torch.int64),
             "held": torch.tensor([patch for held in self._held for patch in held], dtype=torch.int64),
             "counts": torch.tensor([len(held) for held in self._held], dtype=torch.int64),
@@ -316,7 +317,7 @@ class PatchMemory:
         self._held = [part.tolist() for part in state["held"].split(state["counts"].tolist())]
         self._pool = IdPool(state["pool"].tolist())
         self._images.clear()
-        self._store.make_room(len(images))
+        self._store.make_room(max(len(images), state.get("room", 0)))
         self._images.put(self._pool.ids, images)
         self._window.clear()
         self._window.extend(state["window"].tolist())

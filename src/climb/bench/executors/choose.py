@@ -46,6 +46,8 @@ def choose_executor(where: Where, out: Path) -> Executor:
     if where.slurm and where.executor != "slurm":
         raise InputError(f"--slurm is for --executor slurm; given with {where.executor}")
     if where.executor == "ray":
+        if where.device.startswith("cuda:"):
+            raise InputError(f"--device {where.device} names one GPU of this machine; Ray gives each run its own: cuda")
         return ray_executor(address=where.address, device=where.device, per_device=where.per_device)
     if where.executor == "slurm":
         if where.per_device is not None:

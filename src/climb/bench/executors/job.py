@@ -14,7 +14,7 @@ import torch
 from climb.config import Execution, RunConfig
 from climb.engine import resolve_device
 from climb.errors import ClimbError
-from climb.files import write_text
+from climb.files import leftovers, write_text
 from climb.lock import only_one
 from climb.runs import Finished, execute
 
@@ -59,15 +59,19 @@ def run_job(job: Job) -> Outcome:
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         with only_one(lock), one_thread(job.execution.device):
-            error_path.unlink(missing_ok=True)  # of an earlier attempt
-            execute(job.config, job.execution, job.folder)
+            for left in (error_path, *leftovers(error_path)):  # of an earlier attempt
+                left.unlink(missing_ok=True)
+            try:
+                execute(job.config, job.execution, job.folder)
+            except Exception as error:
+                whole = str(error) if isinstance(error, ClimbError) else "".join(traceback.format_exception(error))
+                write_text(error_path, whole.rstrip() + "\n")  # before another process has its turn
+                raise
     except Finished:
         return Outcome(status="done")
     except KeyboardInterrupt:
         return Outcome(status="interrupted")
     except Exception as error:
-        whole = str(error) if isinstance(error, ClimbError) else "".join(traceback.format_exception(error))
-        write_text(error_path, whole.rstrip() + "\n")
         return Outcome(status="failed", error=one_line(error))
     return Outcome(status="done")
 
