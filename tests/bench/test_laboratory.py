@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from climb.bench import overview as overview_room
+from climb.bench.estimate import work_of
 from climb.bench.executors import Executor, Job, Outcome, run_job
 from climb.bench.executors.job import Outcomes
 from climb.bench.laboratory import carry_out
@@ -104,3 +106,31 @@ def test_the_live_overview(tiny_config: MakeConfig, make_job: MakeJob) -> None:
     assert "failed: minred, seed 0: it broke" in said
     assert "best so far: " in said
     assert "er-fifo, seed 0" in said
+
+
+def test_time_left_is_by_what_was_done_since_the_beginning(
+    tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of runs count, and what an earlier command did of them says nothing of the pace."""
+    clock = 100.0
+    monkeypatch.setattr(overview_room.time, "monotonic", lambda: clock)
+    first, second = (make_job(tiny_config(method=name)) for name in ("er-fifo", "climb"))
+    work = work_of(first.config, "cpu")
+    assert work is not None
+    batches = work.stream_images / first.config.learner.stream_batch
+
+    def stands(job: Job, share: float) -> None:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        (job.folder / "journal.jsonl").write_text(f'{{"batch": {round(share * batches)}, "event": "train"}}\n')
+
+    stands(first, 0.5)
+    with Overview([first, second], console=paper()) as overview:
+        clock += 10.0
+        assert overview.seconds_left() is None  # nothing has happened
+        stands(first, 1.0)
+        assert overview.seconds_left() == pytest.approx(20.0)  # half a run in 10 s, and one is left
+        stands(second, 0.5)
+        assert overview.seconds_left() == pytest.approx(5.0)
+        clock += 10.0
+        overview.note(first, Outcome(status="done"))
+        assert overview.seconds_left() == pytest.approx(10.0)

@@ -14,10 +14,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from climb.bench.estimate import say_seconds
+from climb.bench.estimate import say_seconds, work_of
 from climb.bench.executors import Job, Outcome
 from climb.runs import RunFolder
 
+LEAST_KNOWN = 0.02
+"""Runs, or part of one, that a pace is taken from."""
 SHOWN = 12
 """Running and failed runs that are named; more are counted."""
 
@@ -31,6 +33,8 @@ class Overview:
         self._waiting = {job.folder: job for job in jobs}
         self._total = len(jobs)
         self._metric = metric
+        self._at_first = {job.folder: _share_done(job) for job in jobs}
+        """What of each run was there before: it says nothing of the pace."""
         self._began = time.monotonic()
         self._began_at = time.time()
         self.done: list[Job] = []
@@ -68,8 +72,10 @@ class Overview:
             self._console.print(f"[{self._over}/{self._total}] {job.label}: {said}{self._ahead()}", markup=False)
 
     def seconds_left(self) -> float | None:
-        """By the pace so far; None before the first run is over."""
-        return (time.monotonic() - self._began) / self._over * len(self._waiting) if self._over else None
+        """By the pace so far, of whole runs and of parts; None where nothing is known of it yet."""
+        ahead = {job.folder: 1 - _share_done(job) for job in self._waiting.values()}
+        done = sum(1 - first - ahead.get(folder, 0.0) for folder, first in self._at_first.items())
+        return (time.monotonic() - self._began) * sum(ahead.values()) / done if done > LEAST_KNOWN else None
 
     def _ahead(self) -> str:
         left = self.seconds_left()
@@ -120,6 +126,14 @@ def _changed(path: Path, since: float) -> bool:
         return path.stat().st_mtime >= since
     except OSError:
         return False
+
+
+def _share_done(job: Job) -> float:
+    """How much of its stream a run has seen, by its journal; 0 where the size of the stream is not known."""
+    last, work = RunFolder(job.folder).journal.last(), work_of(job.config, "cpu")
+    if last is None or work is None:
+        return 0.0
+    return min(1.0, int(last["batch"]) * job.config.learner.stream_batch / work.stream_images)
 
 
 def _progress(folder: Path) -> str:
