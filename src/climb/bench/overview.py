@@ -73,7 +73,8 @@ class Overview:
 
     def seconds_left(self) -> float | None:
         """By the pace so far, of whole runs and of parts; None where nothing is known of it yet."""
-        ahead = {job.folder: 1 - _share_done(job) for job in self._waiting.values()}
+        ahead = {folder: 1 - first for folder, first in self._at_first.items() if folder in self._waiting}
+        ahead |= {job.folder: 1 - _share_done(job) for job in self._running()}  # others have not moved
         done = sum(1 - first - ahead.get(folder, 0.0) for folder, first in self._at_first.items())
         return (time.monotonic() - self._began) * sum(ahead.values()) / done if done > LEAST_KNOWN else None
 
