@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 WORKER = Path(__file__).with_name("worker.py")
+ABORT = "terminate called without an active exception"
 
 collect_ignore = [WORKER.name]  # registers a method, which is for its own process
 Start = Callable[..., dict[str, list[Any]]]
@@ -21,7 +23,7 @@ Start = Callable[..., dict[str, list[Any]]]
 def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     """``start(2, "batch_norm")``: what two processes found, by case, one entry a process."""
 
-    def run(size: int, *cases: str) -> dict[str, list[Any]]:
+    def run(size: int, *cases: str, again: bool = True) -> dict[str, list[Any]]:
         folder = tmp_path_factory.mktemp("processes")
         # They meet at a store of this process, as under torchrun: a free port that is looked for and given to the first
         # of them could be somebody else's by the time that one listens.
@@ -46,6 +48,13 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         finally:
             for worker in workers:
                 worker.kill()
+        # Seen once in some thirty runs of all tests: the runtime of C++ gave a process up, for a reason we do not know.
+        # Once is forgiven; twice is not.
+        if again and any(
+            worker.returncode == -signal.SIGABRT and ABORT in text for worker, text in zip(workers, said, strict=True)
+        ):
+            print("a process aborted; both are started again:", said, file=sys.stderr)
+            return run(size, *cases, again=False)
         assert [worker.returncode for worker in workers] == [0] * size, "\n".join(said)
         return {
             case: [torch.load(folder / f"{case}-{rank}.pt", weights_only=False) for rank in range(size)]
