@@ -201,10 +201,10 @@ def build_table(
     said = [*reasons, *_unlike_recipes(layout, runs, but=PAPERS if beside else ()), *remarks]
     said += [layout.note] if layout.note else []
     notes = [*shared(runs), *_notes(cells, test, judged, said)]
-    if against == "paper" and datasets and not beside:
-        notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
-    elif against == "paper" and beside:
+    if beside:
         notes += unlike_the_paper(runs, allowed=layout.varies)
+    elif against == "paper" and datasets:
+        notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
     return Table(layout=layout, cells=cells, notes=tuple(notes))
 
 
@@ -269,19 +269,21 @@ def _notes(
     counts = sorted({cell.n for cell in cells.values()})
     notes = []
     if counts:
-        seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        notes.append(f"mean ± sample standard deviation, n = {seeds}")
+        notes.append(f"mean ± sample standard deviation, n = {_from_to(counts)}")
     notes += _seeds(cells) + _fewer(cells)
     comparisons = sum(verdict.p is not None for verdict in judged.values())
     if judged:
         notes.append(f"bold: the best of its column, or not told apart from it ({rule}; {comparisons} comparisons)")
     pairs = sorted({verdict.pairs for verdict in judged.values() if verdict.pairs is not None})
     if pairs and (len(pairs) > 1 or pairs != counts):
-        spread = str(pairs[0]) if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
-        notes.append(f"seeds that a row shares with the best, which is what the test is about: {spread}")
+        notes.append(f"seeds that a row shares with the best, which is what the test is about: {_from_to(pairs)}")
     untested = sum(verdict.p is None and not verdict.bold for verdict in judged.values())
     if untested:
-        few = "fewer than two seeds shared with the best" if pairs else "too few seeds, theirs or the best's"
+        few = (
+            "fewer than two seeds shared with the best"
+            if rule.kind == "paired"
+            else "too few seeds, theirs or the best's"
+        )
         notes.append(f"no test for {untested} of the numbers that are not bold: {few}")
     return [*notes, *said]
 
@@ -340,6 +342,11 @@ def _places(cells: Mapping[CellKey, Cell]) -> dict[tuple[str, str], set[int]]:
     for (row, column, _), cell in cells.items():
         places.setdefault((row, column), set()).update(cell.seeds)
     return places
+
+
+def _from_to(counts: Sequence[int]) -> str:
+    """Sorted numbers by the first and the last."""
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def _span(seeds: Sequence[int]) -> str:

@@ -100,7 +100,7 @@ def p_value(better: Sample, worse: Sample, rule: Comparison = PAPER_RULE, *, hig
     0.0104
     """
     if rule.kind == "paired":
-        seeds = sorted(better.by_seed.keys() & worse.by_seed.keys())
+        seeds = _shared_seeds(better, worse)
         if len(seeds) < 2:
             return None
         gaps = sample_of({seed: better.by_seed[seed] - worse.by_seed[seed] for seed in seeds})
@@ -204,28 +204,28 @@ def verdicts(samples: Mapping[str, Sample], *, higher: bool, rule: Comparison = 
     found = {}
     for name, sample in samples.items():
         p = adjusted.get(name)
-        one, other, pairs = samples[best], sample, None
-        if rule.kind == "paired" and name != best:
-            one, other, pairs = _shared(one, other)
-        gap = None if name == best else hedges_g(one, other)
+        pairs = _shared_seeds(samples[best], sample) if rule.kind == "paired" and name != best else None
+        one, other = (_at(each, pairs) for each in (samples[best], sample))
+        gap = None if name == best or one is None or other is None else hedges_g(one, other)
         found[name] = Verdict(
             # Equal but for the last bit, which depends on how many numbers were added up.
             bold=math.isclose(sample.mean, samples[best].mean, rel_tol=1e-12) or (p is not None and p >= rule.level),
             p=p,
             effect=None if gap is None else sign * gap,
-            pairs=pairs,
+            pairs=None if pairs is None else len(pairs),
         )
     return found
 
 
-def _shared(a: Sample, b: Sample) -> tuple[Sample, Sample, int]:
-    """Both over the seeds that they have in common, and how many these are."""
-    seeds = sorted(a.by_seed.keys() & b.by_seed.keys())
-    if not seeds:
-        nothing = Sample(mean=math.nan, std=None, n=0)
-        return nothing, nothing, 0
-    one, other = (sample_of({seed: sample.by_seed[seed] for seed in seeds}) for sample in (a, b))
-    return one, other, len(seeds)
+def _shared_seeds(a: Sample, b: Sample) -> list[int]:
+    return sorted(a.by_seed.keys() & b.by_seed.keys())
+
+
+def _at(sample: Sample, seeds: Sequence[int] | None) -> Sample | None:
+    """The sample over some of its seeds; all of it for None, and nothing for none."""
+    if seeds is None:
+        return sample
+    return sample_of({seed: sample.by_seed[seed] for seed in seeds}) if seeds else None
 
 
 def _tail(statistic: float, freedom: float) -> float:
