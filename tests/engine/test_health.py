@@ -21,6 +21,7 @@ def test_random_directions_are_healthy_and_one_point_is_not() -> None:
 def test_embeddings_on_a_line_have_rank_one() -> None:
     line = torch.linspace(-1, 1, 50)[:, None] * torch.ones(50, 8)
     assert health(line).effective_rank < 1.01
+    assert health(line).collapsed  # however far apart they are
 
 
 def test_the_rank_is_by_singular_values_and_not_by_their_squares() -> None:

@@ -73,7 +73,8 @@ def test_drift_is_the_way_moved_as_a_share_of_that_to_another_image(engine: Engi
 
 def test_alignment_and_uniformity_of_one_point_and_of_a_network(engine: Engine) -> None:
     collapsed = measure(engine, Constant(), panel_of(engine, Constant()))
-    assert collapsed == {"view_alignment": pytest.approx(0, abs=1e-6), "uniformity": pytest.approx(0, abs=1e-6)}
+    assert collapsed["view_alignment"] == pytest.approx(0, abs=1e-6)
+    assert collapsed["uniformity"] == pytest.approx(0, abs=1e-6)
     encoder = chosen_network(engine)[1].encoder
     panel = panel_of(engine, encoder)
     found = measure(engine, encoder, panel)
@@ -109,3 +110,24 @@ def test_warnings_say_what_to_do_once() -> None:
     assert dog.check({"embedding_spread": 0.5, "drift": 0.9}) == []
     assert Watchdog().check({"embedding_spread": 0.5, "drift": 0.9}, young=True) == []
     assert len(dog.check({"embedding_spread": 0.01, "drift": 0.1})) == 1  # it had been well in between
+
+
+@pytest.mark.parametrize(
+    "sick", [{"embedding_spread": 0.09}, {"effective_rank": 1.4}, {"feature_spread": 0.09}, {"feature_rank": 1.4}]
+)
+def test_any_of_four_numbers_shows_a_collapse(sick: dict[str, float]) -> None:
+    well = {"embedding_spread": 0.9, "effective_rank": 9.0, "feature_spread": 0.5, "feature_rank": 9.0}
+    assert Watchdog().check(well) == []
+    assert len(Watchdog().check(well | sick)) == 1
+
+
+def test_features_that_are_one_point_show_in_the_journal(engine: Engine) -> None:
+    sick = measure(engine, Constant(), panel_of(engine, Constant()))
+    assert (sick["feature_spread"], sick["feature_rank"]) == (0.0, 1.0)
+    encoder = chosen_network(engine)[1].encoder
+    well = measure(engine, encoder, panel_of(engine, encoder))
+    assert well["feature_spread"] > 0.1
+    assert well["feature_rank"] > 2
+    few = choose_panel(engine, encoder, STORED[:7])
+    assert few is not None
+    assert "feature_rank" not in measure(engine, encoder, few)  # seven images say nothing of a rank

@@ -15,9 +15,10 @@ import torch
 from PIL import Image
 
 from climb.config import Execution, RunConfig
-from climb.engine.health import Health
 from climb.errors import ClimbError, InputError
 from climb.memory import FifoMemory
+from climb.nets import Encoded
+from climb.objectives import SimCLR
 from climb.runs import Journal, RunFolder, execute
 from climb.runs.run import Run
 from climb.runs.start import determinism
@@ -220,14 +221,28 @@ def test_tasks_count_by_their_test_images(make_config: Make, tmp_path: Path, mon
     assert given == [[20, 20]]  # of two classes each
 
 
+class OneDirection(SimCLR):
+    """Pulls all features into one direction. The last batch norm of the projector scales up what is left."""
+
+    def forward(self, encoded: Encoded) -> torch.Tensor:
+        return 10 * (1 - torch.nn.functional.normalize(encoded.features, dim=2).sum(2).mean() / 128**0.5)
+
+
 def test_a_collapse_is_warned_of_once(
     tmp_path: Path, make_config: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("climb.runs.run.health", lambda embeddings: Health(spread=0.0, effective_rank=1.0))
+    monkeypatch.setattr(SimCLR, "forward", OneDirection.forward)
+    learner = {"lr": 0.3, "method": "er-fifo"}
     with caplog.at_level(logging.WARNING, logger="climb.runs"):
-        execute(make_config(evaluation={"epochs": 1}), CPU, tmp_path / "run")
+        execute(make_config(learner=learner, evaluation={"epochs": 1, "network": "student"}), CPU, tmp_path / "run")
     said = [record.getMessage() for record in caplog.records if "collapsed" in record.getMessage()]
-    assert said == ["at mini-batch 1 all embeddings are nearly one point: the network has collapsed"]
+    assert said == [
+        "at mini-batch 7 all the student's features of test images are nearly one point, or one line: "
+        "the network has collapsed"
+    ]
+    journal = Journal(tmp_path / "run" / "journal.jsonl")
+    assert all(line["embedding_spread"] > 0.5 for line in journal.read("train"))  # by these, all is well
+    assert all(line["feature_spread"] < 0.1 for line in journal.read("evaluation"))
 
 
 def test_a_memory_may_sum_itself_up_in_numbers_of_its_own(

@@ -1,4 +1,4 @@
-"""Are the embeddings still alive? Two numbers that need no label."""
+"""Are embeddings, or features, still alive? Two numbers that need no label."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from climb.precision import widest
 
 COLLAPSED = 0.1  # spread below which embeddings are as good as one point
+ONE_DIRECTION = 1.5  # effective rank below which they are as good as on one line
+FEWEST = 8  # embeddings below which the two numbers say little
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +27,11 @@ class Health:
 
     @property
     def collapsed(self) -> bool:
-        """Whether nothing can be told apart any more."""
-        return self.spread < COLLAPSED
+        """Whether hardly anything can be told apart any more.
+
+        A batch norm at the end scales what is left of a collapse up again, noise included: then only the rank shows it.
+        """
+        return self.spread < COLLAPSED or self.effective_rank < ONE_DIRECTION
 
 
 def health(embeddings: torch.Tensor) -> Health:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from climb.engine import Engine
-from climb.engine.health import COLLAPSED
+from climb.engine.health import COLLAPSED, FEWEST, ONE_DIRECTION, health
 from climb.engine.inference import inference
 from climb.seeds import torch_generator
 
@@ -40,13 +40,16 @@ def choose_panel(engine: Engine, encoder: nn.Module, stored: torch.Tensor) -> Pa
 
 
 def measure(engine: Engine, encoder: nn.Module, panel: Panel) -> dict[str, float]:
-    """Alignment and uniformity (Wang and Isola, 2020) of the encoder on a panel, under the same views every time."""
+    """Alignment and uniformity (Wang and Isola, 2020) of the encoder on a panel, under the same views every time, and,
+    where the panel is large enough to tell, whether its features are still alive."""
     views = engine.augment(panel.images, torch_generator(0, "health", engine.device))
     first, second = (_features(engine, encoder, view) for view in views)
     plain = _features(engine, encoder, engine.augment.plain(panel.images))
+    state = health(plain)
     return {
         "view_alignment": float((first - second).square().sum(dim=1).mean()),
         "uniformity": float(torch.pdist(plain).square().mul(-2).exp().mean().log()),
+        **({"feature_spread": state.spread, "feature_rank": state.effective_rank} if len(plain) >= FEWEST else {}),
     }
 
 
@@ -83,9 +86,11 @@ class Watchdog:
         for kind, ill, text in (
             (
                 "collapse",
-                _number(values, "embedding_spread", 1.0) < COLLAPSED,
-                "all embeddings are nearly one point: the network has collapsed and does not recover by itself. Start "
-                "again in another folder with a lower --lr, or with more images per step (--replay-batch)",
+                any(_number(values, name, 1.0) < COLLAPSED for name in ("embedding_spread", "feature_spread"))
+                or any(_number(values, name, 2.0) < ONE_DIRECTION for name in ("effective_rank", "feature_rank")),
+                "all images are nearly one point, or one line, to the network: it has collapsed and does not recover "
+                "by itself. Start again in another folder with a lower --lr, or with more images per step "
+                "(--replay-batch)",
             ),
             (
                 "drift",

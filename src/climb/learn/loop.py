@@ -16,7 +16,7 @@ import torch
 
 from climb.config import Execution, RunConfig
 from climb.engine import Observation, resolve_device, resolve_engine, resolve_precision
-from climb.engine.health import health
+from climb.engine.health import FEWEST, health
 from climb.errors import ClimbError
 from climb.learn.encoder import write_encoder
 from climb.learn.health import Panel, Watchdog, choose_panel, drift, measure
@@ -203,7 +203,7 @@ class Learning:
         loss = float(self._loss) / batches
         self._check_finite()
         # A mini-batch of an image or two, before there is anything to replay, says nothing about the network.
-        state = health(observation.embeddings) if len(observation.embeddings) >= 8 else None
+        state = health(observation.embeddings) if len(observation.embeddings) >= FEWEST else None
         summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
         moved = {name: self.tally[name] - self._line_tally[name] for name in ("novel", "evicted", "merged")}

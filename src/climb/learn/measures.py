@@ -11,6 +11,8 @@ MEASURES = {
     "alignment": "Loss of the alignment, in the last mini-batch.",
     "embedding_spread": "Spread of the embeddings: 1 for random directions, 0 for one point.",
     "effective_rank": "Dimensions that the embeddings really use.",
+    "feature_spread": "Spread of the encoder's features of stored images: 0 for one point.",
+    "feature_rank": "Dimensions that the encoder's features of stored images really use.",
     "view_alignment": "Squared distance of two views of a stored image, unit features: low is good.",
     "uniformity": "Log of the mean Gaussian potential of unit features of stored images: low is good, 0 is one point.",
     "drift": "Way that features of stored images moved between the last two checkpoints; 1 is that to another image.",

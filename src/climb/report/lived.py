@@ -44,6 +44,8 @@ TRAINING = (
     Plot(title="Alignment loss, before its weight", curves={"alignment": "alignment"}, from_zero=False),
     Plot(title="Effective rank of the embeddings", curves={"effective_rank": "rank"}),
     Plot(title="Spread of the embeddings", curves={"embedding_spread": "spread"}),
+    Plot(title="Effective rank of the stored images' features", curves={"feature_rank": "rank"}),
+    Plot(title="Spread of the stored images' features", curves={"feature_spread": "spread"}),
     Plot(title="Distance of two views, low is good", curves={"view_alignment": "distance"}),
     Plot(title="Uniformity, low is good", curves={"uniformity": "uniformity"}, from_zero=False),
     Plot(title="Drift of the stored images' features", curves={"drift": "drift"}),

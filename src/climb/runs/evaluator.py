@@ -10,6 +10,7 @@ from climb.config import EvaluationConfig
 from climb.config import Network as ProbedNetwork
 from climb.datasets import Dataset
 from climb.engine import Engine
+from climb.engine.health import Health, health
 from climb.evaluation import (
     Labelled,
     LinearProbeConfig,
@@ -25,6 +26,8 @@ from climb.nets import Network
 from climb.runs.remembered import Remembered, remembered
 from climb.streams import Stream
 
+HEALTH_IMAGES = 1000
+"""Test images, spread over all of them, whose features are looked at for a collapse."""
 NEIGHBOURS = 50
 """k of the k-nearest-neighbour probe; all of them where there are fewer training images."""
 
@@ -50,19 +53,21 @@ class Evaluator:
         wanted = both if self._config.network == "both" else [self._config.network]
         return {name: found[name] for name in wanted if name in found} or {"student": found["student"]}
 
-    def rows(self, engine: Engine, after: int) -> dict[str, Row]:
-        """One row of the accuracy matrix per network, after segment number ``after``."""
-        return {
-            name: evaluate(
-                self._features(engine, network),
-                self._stream.segments,
-                after=after,
-                classes=len(self._data.classes),
-                config=LinearProbeConfig(epochs=self._config.epochs),
-                seed=self._seed,
-            )
-            for name, network in self.networks(engine).items()
-        }
+    def rows(self, engine: Engine, after: int) -> dict[str, tuple[Row, Health]]:
+        """One row of the accuracy matrix per network, after segment number ``after``, and how its features are."""
+        return {name: self._row(self._features(engine, net), after) for name, net in self.networks(engine).items()}
+
+    def _row(self, features: Labelled, after: int) -> tuple[Row, Health]:
+        row = evaluate(
+            features,
+            self._stream.segments,
+            after=after,
+            classes=len(self._data.classes),
+            config=LinearProbeConfig(epochs=self._config.epochs),
+            seed=self._seed,
+        )
+        every = -(-len(features.test_features) // HEALTH_IMAGES)
+        return row, health(features.test_features[::every])
 
     def final_probes(self, engine: Engine) -> dict[str, float]:
         """The other probes of the main network, in percent: on the held-out images, and on all test images."""

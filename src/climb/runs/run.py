@@ -17,7 +17,7 @@ import torch
 from climb.config import Execution, RunConfig
 from climb.datasets import load, own_image_size
 from climb.engine import Engine, IidChunks, Observation, resolve_engine, resolve_precision
-from climb.engine.health import health
+from climb.engine.health import FEWEST, Health, health
 from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
 from climb.files import write_json
@@ -166,7 +166,7 @@ class Run:
             return
         began = time.monotonic()
         rows = self.evaluator.rows(self.engine, after=len(self.stream.segments) - 1)
-        self.floor = {name: sum(row.per_task) / len(row.per_task) for name, row in rows.items()}
+        self.floor = {name: sum(row.per_task) / len(row.per_task) for name, (row, _) in rows.items()}
         self.seconds["evaluate"] += time.monotonic() - began
         self.folder.journal.write(0, "floor", **self.floor)
 
@@ -180,12 +180,21 @@ class Run:
         segment, began = self.pending, time.monotonic()
         line.note(f"evaluating task {segment + 1} of {len(self.stream.segments)}")
         rows = self.evaluator.rows(self.engine, after=segment)
-        for name, row in rows.items():
+        for name, (row, state) in rows.items():
             self.rows.setdefault(name, []).append(row_to_json(row))
-            self.folder.journal.write(self.done, "evaluation", network=name, task=segment, **row_to_json(row))
+            self.folder.journal.write(
+                self.done,
+                "evaluation",
+                network=name,
+                task=segment,
+                feature_spread=state.spread,
+                feature_rank=state.effective_rank,
+                **row_to_json(row),
+            )
+            self._warn_of_collapse(state, f"the {name}'s features of test images")
         self.pending = None
         self.seconds["evaluate"] += time.monotonic() - began
-        main = next(iter(rows.values()))
+        main, _ = next(iter(rows.values()))
         log.info("after task %d: joint %.2f %%, up to now %.2f %%", segment + 1, main.joint, main.upto)
         line.note(f"task {segment + 1}: {main.joint:.1f} %")
         self.group.table(0)
@@ -200,9 +209,8 @@ class Run:
         summary: dict[str, float] = getattr(memory, "summary", dict)()
         stored = 0 if memory is None else len(memory)
         state = health(observation.embeddings)
-        if state.collapsed and not self.warned:
-            self.warned = True
-            log.warning("at mini-batch %d all embeddings are nearly one point: the network has collapsed", self.done)
+        if len(observation.embeddings) >= FEWEST:
+            self._warn_of_collapse(state, "embeddings")
         self.folder.journal.write(
             self.done,
             "train",
@@ -218,6 +226,13 @@ class Run:
         return f"loss {loss:.3f}, {stored} stored" + (
             f" ({summary['stm_images']} short-term, {summary['ltm_images']} long-term)" if two_stores else ""
         )
+
+    def _warn_of_collapse(self, state: Health, what: str) -> None:
+        if state.collapsed and not self.warned:
+            self.warned = True
+            log.warning(
+                "at mini-batch %d all %s are nearly one point, or one line: the network has collapsed", self.done, what
+            )
 
     def _trained(self) -> float:
         """Seconds of training until now."""
