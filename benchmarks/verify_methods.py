@@ -46,13 +46,17 @@ KEPT = (
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--methods", nargs="+", default=[name for name in METHODS if name != "pcmc"])
+    arguments.add_argument("--methods", nargs="+", help="default: all, without a GPU all but pcmc")
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--workers", type=int, default=2)
     arguments.add_argument("--device", default="cpu")
     arguments.add_argument("--out", type=Path, default=Path("runs/verify"))
     arguments.add_argument("--results", type=Path, default=Path("results/synthetic-methods"))
     given = arguments.parse_args()
+    if given.methods is None:
+        given.methods = [name for name in METHODS if name != "pcmc" or given.device.startswith("cuda")]
+        if "pcmc" not in given.methods:
+            print("without pcmc, whose sleeps are for a GPU: --methods pcmc --device cuda", flush=True)
     jobs = [(name, seed, given.device, given.out) for name in given.methods for seed in range(given.seeds)]
     found = []
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:

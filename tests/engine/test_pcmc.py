@@ -394,6 +394,11 @@ def test_refuses_an_impossible_configuration() -> None:
         make(config=replace(CONFIG, passes=0))
 
 
+def test_refuses_a_network_that_does_not_take_patches() -> None:
+    with pytest.raises(InputError, match="backbone 'vit-tiny' does not take PCMC's patches of 8 x 8 pixels"):
+        make(config=replace(CONFIG, backbone="vit-tiny"))
+
+
 def test_its_memory_looks_back_on_the_configured_window(images: Draw) -> None:
     engine = make(config=replace(CONFIG, memory=replace(CONFIG.memory, window=37)))
     engine.observe(images(20))  # 180 patches

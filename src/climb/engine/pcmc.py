@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from climb.augment import Augment
 from climb.config import LearnerConfig, check_learner
@@ -25,7 +25,7 @@ from climb.engine.patch_step import CROPPED, PatchStep
 from climb.engine.patching import AT_ONCE, PatchEncoder, Patching
 from climb.errors import InputError
 from climb.memory.patches import PatchMemory
-from climb.nets import Network, build_network
+from climb.nets import Network, build_network, frozen
 from climb.objectives import DecoupledContrast
 from climb.seeds import restore, torch_generator
 
@@ -79,6 +79,7 @@ def build_pcmc(
     check_learner(config)
     patching = patching or Patching.fitting(config.image_size)
     inner = build_network(config.backbone, STEM, generator=torch_generator(seed, "init"))
+    _check_takes(inner.encoder, patching.patch, config.backbone)
     encoder = PatchEncoder(inner.encoder, patching, feature_dim=inner.feature_dim)
     sizes = {
         "feature_dim": inner.feature_dim,
@@ -102,6 +103,18 @@ def build_pcmc(
     augment = Augment(CROPPED, mean, std, device=device)
     sleep = sleep or Sleep(lr=config.lr)
     return Pcmc(parts, augment, config, sleep=sleep, seed=seed, device=device, precision=precision, kind=kind)
+
+
+def _check_takes(encoder: nn.Module, side: int, backbone: str) -> None:
+    """Refuse a network that takes images of one size only: it is built for others than the patches."""
+    try:
+        with frozen(encoder):
+            encoder(torch.zeros(1, 3, side, side))
+    except Exception as error:
+        raise InputError(
+            f"backbone '{backbone}' does not take PCMC's patches of {side} x {side} pixels; choose one of "
+            f"convolutions, such as resnet18. It says: {error}"
+        ) from error
 
 
 class Pcmc:
