@@ -1,7 +1,8 @@
 """An objective of your own: views of an image close together, images spread evenly (Wang and Isola, 2020).
 
 With unit embeddings u: ``L = mean |u_1 - u_2|^2 + log mean over pairs of images of exp(-2 |u_i - u_j|^2)``, the second
-term averaged over the views. Run it: ``python examples/own_objective.py``.
+term averaged over the views. By its name it goes with every method that takes the configured objective; a method of
+its own brings it into a bench. Run it: ``python examples/own_objective.py``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import torch.nn.functional as F
 from climb import Climb
 from climb.augment import simclr
 from climb.checks import check_method
-from climb.engine import Parts, StreamAndReplay
-from climb.methods import method
+from climb.engine import Parts
+from climb.methods import climb, method
 from climb.nets import Encoded
 from climb.objectives import Objective
-from climb.workshop import OBJECTIVES, Choice, Workshop
+from climb.workshop import Workshop, objective
 
 
 class CloseAndEven(Objective):
@@ -31,20 +32,16 @@ class CloseAndEven(Objective):
         return close + even.mean()
 
 
-# By this name it goes with every method that takes the configured objective: climb run --objective close-and-even
-OBJECTIVES["close-and-even"] = Choice(kind=CloseAndEven, make=lambda w: CloseAndEven(), views=simclr)
+@objective("close-and-even", kind=CloseAndEven, paper="an example; Wang and Isola, 2020", views=simclr)
+def close_and_even(w: Workshop) -> CloseAndEven:
+    """Views of an image close together, images spread evenly."""
+    return CloseAndEven()
 
 
 @method("climb-close-and-even", paper="an example; Wang and Isola, 2020")
 def climb_close_and_even(w: Workshop) -> Parts:
     """CLIMB that learns to put views close and images evenly."""
-    return Parts(
-        network=w.network,
-        memory=w.centroid(),
-        batch=StreamAndReplay(),
-        objective=CloseAndEven(),
-        alignment=w.ema_teacher(),
-    )
+    return climb(w.with_objective("close-and-even"))
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from climb.alignment import EmaTeacher
-from climb.augment import Augment, simclr
+from climb.augment import Augment, Policy, common, simclr
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, Parts, StreamAndReplay
 from climb.errors import InputError
@@ -23,10 +24,19 @@ from climb.memory import (
     ReservoirMemory,
     SwappedRefreshMemory,
 )
-from climb.methods import METHODS, build_parts, check_config, choose_method, choose_objective, method, with_replay
+from climb.methods import (
+    METHODS,
+    build_parts,
+    check_config,
+    choose_method,
+    choose_objective,
+    climb,
+    method,
+    with_replay,
+)
 from climb.objectives import SimCLR, VICReg
 from climb.presets import apply_preset
-from climb.workshop import OBJECTIVES, Workshop
+from climb.workshop import OBJECTIVES, Workshop, objective
 
 CONFIG = LearnerConfig(
     backbone="micro",
@@ -106,16 +116,13 @@ def test_an_ablation_is_climb_but_for_one_part(
     assert METHODS[name].lr is METHODS[name].alignment_weight is None  # CLIMB's rates, whatever they are
 
 
-@pytest.mark.parametrize("objective", ["osiris", "scale", *OBJECTIVES])
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_every_objective_goes_with_climbs_memory(objective: str) -> None:
     """Those of Osiris and SCALE too, which are of methods with other memories."""
-    config = replace(CONFIG, replay_batch=8, stream_batch=6)
-    if objective in OBJECTIVES:
-        config = choose_objective(config, objective)
+    config = choose_objective(replace(CONFIG, replay_batch=8, stream_batch=6), objective)
     workshop = Workshop(config=config, seed=0, device=torch.device("cpu"))
     parts = with_replay(workshop, workshop.centroid(), None)
-    if objective not in OBJECTIVES:
-        parts = replace(parts, objective=getattr(workshop, objective)())
+    assert type(parts.objective) is OBJECTIVES[objective].kind
     augment = Augment(simclr(16), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
     engine = Engine(parts, augment, config, seed=0, device=torch.device("cpu"), precision="float32")
     noise = torch.randint(0, 256, (15, 6, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -125,6 +132,56 @@ def test_every_objective_goes_with_climbs_memory(objective: str) -> None:
     assert 12 < len(parts.memory) <= 60
     assert sum(observation.report.joined for observation in seen) > 0  # its embeddings are told apart, and found again
     assert engine.budget.cbp > 2 * engine.budget.steps * 6  # replay was trained on
+
+
+def test_which_objectives_there_are() -> None:
+    ours = [name for name, found in OBJECTIVES.items() if found.make.__module__ == "climb.workshop"]
+    assert ours == ["simclr", "simsiam", "byol", "barlow-twins", "vicreg", "osiris", "scale"]
+    assert all(OBJECTIVES[name].summary != name and OBJECTIVES[name].paper for name in ours)
+
+
+@pytest.mark.parametrize(("objective", "method", "views"), [("osiris", "osiris-r", common), ("scale", "scale", simclr)])
+def test_an_objective_of_a_method_is_the_methods_own(
+    objective: str, method: str, views: Callable[[int], Policy]
+) -> None:
+    """At its rate and on its views."""
+    config = choose_objective(LearnerConfig(), objective)
+    assert config == replace(LearnerConfig(), objective=objective, lr=METHODS[method].lr)
+    assert OBJECTIVES[objective].views is views
+    ours, theirs = (
+        parts_of(replace(CONFIG, objective=objective)).objective,
+        parts_of(replace(CONFIG, method=method)).objective,
+    )
+    assert type(ours) is type(theirs)
+    plain = ("temperature", "positives")
+    assert [getattr(ours, name, None) for name in plain] == [getattr(theirs, name, None) for name in plain]
+    assert all(torch.equal(*both) for both in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("objective", ["osiris", "scale"])
+def test_an_objective_of_the_present_is_refused_where_only_the_memory_is_trained_on(objective: str) -> None:
+    check_config(replace(CONFIG, method="er-fifo", objective=objective, replay_batch=8))
+    with pytest.raises(
+        InputError, match=f"objective '{objective}' learns .* method 'minred' trains on its memory alone"
+    ):
+        check_config(replace(CONFIG, method="minred", objective=objective, replay_batch=8))
+
+
+@pytest.mark.parametrize("objective", ["vicreg", "osiris"])
+def test_a_method_brings_an_objective_by_its_name(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the projector that the objective asks for; so a bench can compare it."""
+    monkeypatch.setattr("climb.methods.METHODS", dict(METHODS))
+
+    @method("climb-with", paper="nobody", lr=0.01, views="common")
+    def climb_with(w: Workshop) -> Parts:
+        return climb(w.with_objective(objective))
+
+    brought, configured = parts_of(replace(CONFIG, method="climb-with")), parts_of(replace(CONFIG, objective=objective))
+    assert type(brought.objective) is OBJECTIVES[objective].kind
+    assert str(brought.network) == str(configured.network)
+    check_config(replace(CONFIG, method="climb-with", replay_batch=8))
+    with pytest.raises(InputError, match="brings its own objective"):
+        check_config(replace(CONFIG, method="climb-with", objective="byol", replay_batch=8))
 
 
 def test_the_reference_has_the_faulty_memory_and_a_frozen_aligner() -> None:
@@ -216,6 +273,22 @@ def test_a_name_is_given_once() -> None:
     assert METHODS["er-fifo"] is before
     method("er-fifo", paper=before.paper, lr=before.lr)(before.build)  # its module is imported again
     assert METHODS["er-fifo"] == before
+
+
+def test_a_name_of_an_objective_is_given_once() -> None:
+    """Also where the class is ours: the rates or the temperature could be others."""
+    before = OBJECTIVES["simclr"]
+    with pytest.raises(
+        InputError, match=r"there is an objective 'simclr' already \(climb\.workshop\.simclr\); give .*theirs"
+    ):
+
+        @objective("simclr", kind=SimCLR, paper="somebody else", views=simclr)
+        def theirs(workshop: Workshop) -> SimCLR:
+            raise NotImplementedError
+
+    assert OBJECTIVES["simclr"] is before
+    objective("simclr", kind=before.kind, paper=before.paper, views=before.views)(before.make)  # imported again
+    assert OBJECTIVES["simclr"] == before
 
 
 def test_a_loop_of_its_own_has_no_views_of_ours() -> None:

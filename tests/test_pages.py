@@ -86,14 +86,16 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("page", "block"), [pytest.param(*found, id=found[0]) for found in fenced("python")])
 def test_examples_run(page: str, block: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = set(METHODS)
+    registries: tuple[dict[str, Any], ...] = (METHODS, OBJECTIVES)
+    before = [set(registry) for registry in registries]
     monkeypatch.chdir(workplace)
     monkeypatch.syspath_prepend(str(workplace / "runs" / "mine" / "export"))
     try:
         exec(compile(block, page, "exec"), {"__name__": "page"})
     finally:
-        for name in set(METHODS) - before:  # what an example registers is its own
-            del METHODS[name]
+        for registry, had in zip(registries, before, strict=True):
+            for name in set(registry) - had:  # what an example registers is its own
+                del registry[name]
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

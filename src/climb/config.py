@@ -77,7 +77,8 @@ class LearnerConfig:
     method: str = "climb"
     """Name of the method: a choice of memory, batch, objective and alignment (``climb methods``)."""
     objective: str = "simclr"
-    """What is learned: "simclr", "simsiam", "byol", "barlow-twins" or "vicreg"; some methods bring their own."""
+    """What is learned: "simclr", "simsiam", "byol", "barlow-twins", "vicreg", "osiris" or "scale"; some methods bring
+    their own."""
     preset: str = "default"
     """Which reading of the paper: "paper", "default" or "reference". The fields below hold its resolved values."""
     backbone: str = "resnet18"

@@ -87,7 +87,8 @@ class Climb:
         alignment_weight: weight of the alignment loss; None takes the preset's.
         seed: seed of everything random.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
-        objective: "simclr", "simsiam", "byol", "barlow-twins", "vicreg", or one of your own; None takes the method's.
+        objective: "simclr", "simsiam", "byol", "barlow-twins", "vicreg", "osiris", "scale", or one of your own; None
+            takes the method's.
 
     >>> images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
     >>> model = Climb(capacity=100, replay_batch=16, device="cpu").partial_fit(images)

@@ -13,11 +13,11 @@ from climb.alignment import Alignment
 from climb.config import LearnerConfig, MemoryConfig, Views, check_learner
 from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamAndReplay
 from climb.engine.pcmc import Pcmc, build_pcmc
-from climb.errors import InputError, unknown
+from climb.errors import InputError
 from climb.memory import CentroidMemory, Memory, ReferenceMemory
 from climb.memory.limits import check_rules, check_sizes
 from climb.nets import check_backbone
-from climb.plugins import load_plugins
+from climb.plugins import find_registered, refuse_taken
 from climb.workshop import Workshop, find_objective
 
 Build = Callable[..., Any]
@@ -66,7 +66,8 @@ def method(
         raise InputError(f"method '{name}' has a loop of its own, which makes its own views; leave views out")
 
     def register(build: Build) -> Build:
-        _refuse_taken(name, build)
+        if name in METHODS:
+            refuse_taken("a method", name, METHODS[name].build, build)
         summary = (build.__doc__ or name).strip().splitlines()[0]
         METHODS[name] = Method(
             name=name,
@@ -83,24 +84,12 @@ def method(
     return register
 
 
-def _refuse_taken(name: str, build: Build) -> None:
-    """Two methods under one name would be told apart by the order of imports alone."""
-    if name in METHODS:
-        old, new = (f"{each.__module__}.{each.__qualname__}" for each in (METHODS[name].build, build))
-        if old != new:  # the same one again: its module has been reloaded
-            raise InputError(f"there is a method '{name}' already ({old}); give {new} another name")
-
-
 def find_method(name: str) -> Method:
     """The method called ``name``: one of ours, or one that an installed package registers.
 
     A package registers by the entry point group ``climb.methods``, whose modules use the `method` decorator.
     """
-    if name not in METHODS:
-        load_plugins()
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    return METHODS[name]
+    return find_registered("method", name, METHODS)
 
 
 def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
@@ -145,8 +134,7 @@ def choose_objective(config: LearnerConfig, name: str) -> LearnerConfig:
 def check_config(config: LearnerConfig) -> None:
     """Refuse, before any work, what no engine could be built from."""
     check_learner(config)
-    method = find_method(config.method)
-    find_objective(config.objective)
+    method, chosen = find_method(config.method), find_objective(config.objective)
     if method.own_loop and config.views != LearnerConfig.views:
         raise InputError(f"method '{config.method}' makes its own views; leave --views out")
     if config.objective != LearnerConfig.objective:
@@ -154,6 +142,11 @@ def check_config(config: LearnerConfig) -> None:
         if own != find_objective(LearnerConfig.objective).kind.__name__:
             # Nothing would come of it but other views and another projector under the same loss.
             raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
+    if chosen.kind.needs_stream and isinstance(small_parts(config.method).batch, MemoryOnly):
+        raise InputError(
+            f"objective '{config.objective}' learns the present from stream images, method '{config.method}' trains "
+            "on its memory alone; give another --objective or --method"
+        )
     check_backbone(config.backbone)
     _check_rules(config.memory)
     if issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):

@@ -1,22 +1,59 @@
-"""Parts and methods of other people: modules that installed packages name as entry points."""
+"""Names of methods and objectives: given once, and found also where installed packages bring them by entry points."""
 
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from climb.errors import ClimbError
+from climb.errors import InputError, unknown
 
 GROUP = "climb.methods"
 
+Registered = TypeVar("Registered")
 
-def load_plugins() -> None:
-    """Import what installed packages name under ``climb.methods``: importing it registers methods and objectives."""
+
+def load_plugins() -> list[str]:
+    """Import what installed packages name under ``climb.methods``: importing it registers methods and objectives.
+
+    Gives a sentence for each package that cannot be imported. It keeps none of the others from being loaded.
+    """
+    broken = []
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             entry.load()
-        except Exception as error:  # somebody else's code, which may fail in any way
+        except (Exception, SystemExit) as error:  # somebody else's code, which may fail in any way
             package = "a package" if entry.dist is None else f"the package '{entry.dist.name}'"
-            raise ClimbError(
+            broken.append(
                 f"{package} names '{entry.value}' under {GROUP}, which cannot be imported: "
                 f"{type(error).__name__}: {error}. Mend or uninstall it"
-            ) from error
+            )
+    return broken
+
+
+def find_registered(kind: str, name: str, registry: Mapping[str, Registered]) -> Registered:
+    """What is registered under ``name``: one of ours, or one that an installed package brings.
+
+    A package that cannot be imported is spoken of only if the name is still missing when all others are loaded.
+
+    >>> find_registered("number", "one", {"one": 1})
+    1
+    """
+    broken = [] if name in registry else load_plugins()
+    if name not in registry:
+        missing = str(unknown(kind, name, registry))
+        raise InputError("\n".join([missing, *(f"It may be missing because {reason}" for reason in broken)]))
+    return registry[name]
+
+
+def refuse_taken(kind: str, name: str, old: Callable[..., Any], new: Callable[..., Any]) -> None:
+    """Refuse a second function under a name: the order of imports alone would tell which of them is meant.
+
+    >>> refuse_taken("a method", "mine", load_plugins, find_registered)
+    Traceback (most recent call last):
+    climb.errors.InputError: there is a method 'mine' already (climb.plugins.load_plugins); give
+    climb.plugins.find_registered another name
+    """
+    there, here = (f"{each.__module__}.{each.__qualname__}" for each in (old, new))
+    if there != here:  # the same one again: its module has been reloaded
+        raise InputError(f"there is {kind} '{name}' already ({there}); give {here} another name")

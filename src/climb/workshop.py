@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import nn
 
+from climb import augment
 from climb.alignment import EmaTeacher, Relation, Snapshot, StoredTargets
-from climb.augment import Policy, common, simclr, simsiam
 from climb.config import LearnerConfig
-from climb.errors import unknown
 from climb.memory import (
     CentroidMemory,
     FifoMemory,
@@ -26,7 +25,7 @@ from climb.memory import (
 )
 from climb.nets import Network, bottleneck, build_network, plain_projector
 from climb.objectives import BYOL, BarlowTwins, Objective, Osiris, Scale, SimCLR, SimSiam, VICReg
-from climb.plugins import load_plugins
+from climb.plugins import find_registered, refuse_taken
 from climb.seeds import torch_generator
 
 
@@ -34,9 +33,14 @@ from climb.seeds import torch_generator
 class Choice:
     """An objective by name: its class, how it is made, the views it learns from, and the rates it starts from."""
 
+    name: str
     kind: type[Objective]
     make: Callable[[Workshop], Objective]
-    views: Callable[[int], Policy]
+    summary: str
+    """What it is, in one line."""
+    paper: str
+    """Who proposed it."""
+    views: Callable[[int], augment.Policy]
     lr: float | None = None
     """CLIMB's learning rate with it, and the highest of other methods; None: the same as with SimCLR."""
     alignment_weight: float | None = None
@@ -110,6 +114,10 @@ class Workshop:
         """The objective that the configuration names."""
         return find_objective(self.config.objective).make(self)
 
+    def with_objective(self, name: str) -> Workshop:
+        """A workshop like this one for another objective: for a method that brings one by its name."""
+        return replace(self, config=replace(self.config, objective=name))
+
     def osiris(self) -> Osiris:
         """Three losses on two heads; the second head is made like the first."""
         return Osiris(copy.deepcopy(self.network.projector))
@@ -168,26 +176,97 @@ class Workshop:
         return bottleneck(self.network.embedding_dim, self.network.bottleneck_dim, generator=generator)
 
 
-OBJECTIVES = {
-    "simclr": Choice(kind=SimCLR, make=lambda w: SimCLR(w.config.temperature), views=simclr),
-    "simsiam": Choice(
-        kind=SimSiam,
-        make=lambda w: SimSiam(w.head("init predictor")),
-        views=simsiam,
-        lr=0.2,  # both as in the paper's appendix
-        alignment_weight=0.1,
-    ),
-    "byol": Choice(kind=BYOL, make=lambda w: BYOL(w.network, w.head("init predictor")), views=common),
-    # Gradients of these two are 170 and 30 times SimCLR's: rates at which the first steps are about as long as with it.
-    "barlow-twins": Choice(kind=BarlowTwins, make=lambda w: BarlowTwins(), views=common, lr=0.001),
-    "vicreg": Choice(kind=VICReg, make=lambda w: VICReg(), views=common, lr=0.01),
-}
+# -- objectives by name --------------------------------------------------------------------------------------------
+
+OBJECTIVES: dict[str, Choice] = {}
+
+Make = TypeVar("Make", bound=Callable[[Workshop], Objective])
+
+
+def objective(
+    name: str,
+    *,
+    kind: type[Objective],
+    paper: str,
+    views: Callable[[int], augment.Policy],
+    lr: float | None = None,
+    alignment_weight: float | None = None,
+) -> Callable[[Make], Make]:
+    """Register an objective under a name; the first line of the function's docstring says what it is.
+
+    The function takes a workshop and returns the objective, of the class ``kind``.
+
+    >>> OBJECTIVES["vicreg"].summary
+    'Views agree, and each number of an embedding varies and says something of its own.'
+    """
+
+    def register(make: Make) -> Make:
+        if name in OBJECTIVES:
+            refuse_taken("an objective", name, OBJECTIVES[name].make, make)
+        summary = (make.__doc__ or name).strip().splitlines()[0]
+        OBJECTIVES[name] = Choice(
+            name=name,
+            kind=kind,
+            make=make,
+            summary=summary,
+            paper=paper,
+            views=views,
+            lr=lr,
+            alignment_weight=alignment_weight,
+        )
+        return make
+
+    return register
 
 
 def find_objective(name: str) -> Choice:
-    """The objective called ``name``: one of ours, or one that an installed package enters."""
-    if name not in OBJECTIVES:
-        load_plugins()
-    if name not in OBJECTIVES:
-        raise unknown("objective", name, OBJECTIVES)
-    return OBJECTIVES[name]
+    """The objective called ``name``: one of ours, or one that an installed package registers.
+
+    A package registers by the entry point group ``climb.methods``, whose modules use the `objective` decorator.
+    """
+    return find_registered("objective", name, OBJECTIVES)
+
+
+@objective("simclr", kind=SimCLR, paper="Chen et al., 2020", views=augment.simclr)
+def simclr(w: Workshop) -> SimCLR:
+    """Each view finds the other view of its image among all views of the batch."""
+    return SimCLR(w.config.temperature)
+
+
+# Both rates as in the paper's appendix.
+@objective("simsiam", kind=SimSiam, paper="Chen and He, 2021", views=augment.simsiam, lr=0.2, alignment_weight=0.1)
+def simsiam(w: Workshop) -> SimSiam:
+    """Two views predict each other; no negatives."""
+    return SimSiam(w.head("init predictor"))
+
+
+@objective("byol", kind=BYOL, paper="Grill et al., 2020", views=augment.common)
+def byol(w: Workshop) -> BYOL:
+    """Each view predicts what a slowly moving copy of the network says of the other view."""
+    return BYOL(w.network, w.head("init predictor"))
+
+
+# Gradients of these two are 170 and 30 times SimCLR's: rates at which the first steps are about as long as with it.
+@objective("barlow-twins", kind=BarlowTwins, paper="Zbontar et al., 2021", views=augment.common, lr=0.001)
+def barlow_twins(w: Workshop) -> BarlowTwins:
+    """Views correlate number by number of their embeddings, and in no other way."""
+    return BarlowTwins()
+
+
+@objective("vicreg", kind=VICReg, paper="Bardes et al., 2022", views=augment.common, lr=0.01)
+def vicreg(w: Workshop) -> VICReg:
+    """Views agree, and each number of an embedding varies and says something of its own."""
+    return VICReg()
+
+
+# Views and rates of these two are those of the methods they come from.
+@objective("osiris", kind=Osiris, paper="Zhang et al., 2024", views=augment.common, lr=0.03)
+def osiris(w: Workshop) -> Osiris:
+    """One head learns the present, a second one holds past and present apart; three contrastive losses."""
+    return w.osiris()
+
+
+@objective("scale", kind=Scale, paper="Yu et al., 2023", views=augment.simclr, lr=0.03)
+def scale(w: Workshop) -> Scale:
+    """Stream images that the encoder finds alike are positives of each other, stored ones negatives only."""
+    return w.scale()

@@ -12,11 +12,21 @@ Climb = Callable[..., Any]
 
 MODULE = '''
 from climb.augment import simclr
-from climb.methods import er_fifo, method
+from climb.methods import climb, er_fifo, method
 from climb.objectives import SimCLR
-from climb.workshop import OBJECTIVES, Choice
+from climb.workshop import objective
 
-OBJECTIVES["their-loss"] = Choice(kind=SimCLR, make=lambda w: SimCLR(0.3), views=simclr)
+
+@objective("their-loss", kind=SimCLR, paper="somebody else", views=simclr, lr=0.07)
+def their_loss(w):
+    """Somebody's [cold] loss."""
+    return SimCLR(0.3)
+
+
+@method("climb-their-loss", paper="somebody else", lr=0.07)
+def climb_their_loss(w):
+    """CLIMB with their loss."""
+    return climb(w.with_objective("their-loss"))
 
 
 @method("theirs", paper="somebody [2030]", lr=0.1)
@@ -45,6 +55,9 @@ def test_they_are_listed_and_what_is_broken_hides_nobody(climb: Climb) -> None:
     assert "somebody [2030]" in said.out
     assert "cannot be built:" in said.out
     assert " pcmc " in said.out
+    (line,) = (line for line in said.out.splitlines() if line.startswith("│ their-loss "))
+    cells = [cell.strip() for cell in line.split("│")[1:-1]]
+    assert cells == ["their-loss", "Somebody's [cold] loss.", "somebody else", "0.07", "climb_theirs"]
 
 
 @pytest.mark.parametrize("verb", ["run", "bench", "tune", "learn"])
@@ -53,7 +66,7 @@ def test_help_names_them(climb: Climb, verb: str) -> None:
     assert said.code == 0
     words = " ".join(said.out.replace("│", " ").split())
     assert "theirs, theirs-broken" in words
-    assert ("their-loss" in words) == (verb != "bench")
+    assert ("scale, their-loss" in words) == (verb != "bench")
 
 
 def test_help_is_given_beside_a_package_that_cannot_be_imported(climb: Climb, installed: Path) -> None:
@@ -69,6 +82,13 @@ def test_they_are_found_by_name(climb: Climb) -> None:
     said = climb("bench", "table-regular", "--methods", "climb", "theirs", "--tasks", 20, "--seeds", 1, "--plan")
     assert "2 runs (0 done), 2 to do" in said.out
     assert climb("run", "--method", "theirz").code == 2
+
+
+def test_a_bench_takes_an_objective_by_a_method_of_its_own(climb: Climb) -> None:
+    command = ("bench", "table-regular", "--tasks", 20, "--seeds", 1, "--plan")
+    said = climb(*command, "--methods", "climb", "climb-their-loss")
+    assert "2 runs (0 done), 2 to do" in said.out, said.err
+    assert climb(*command, "--objective", "their-loss").code == 2
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -15,12 +16,14 @@ import pytest
 import torch
 
 import climb as package
-from climb.cli import main
+from climb.cli import main, verbs
+from climb.cli.help_text import OURS
 from climb.datasets import names
 from climb.methods import METHODS, parts_of
 from climb.presets import PRESETS
 from climb.recipes import RECIPES
 from climb.verified import verified
+from climb.workshop import OBJECTIVES
 
 Climb = Callable[..., Any]
 
@@ -33,12 +36,17 @@ def test_recipes_lists_every_one(climb: Climb) -> None:
     assert "|".join(PRESETS) in said.out
 
 
+def rows_of(table: str) -> list[list[str]]:
+    """The cells of a table as it is printed, each on one line, without its head."""
+    blocks = re.split(r"\n[├└┡]", table)
+    rows = [[line.split("│")[1:-1] for line in block.splitlines() if "│" in line] for block in blocks]
+    return [[" ".join(" ".join(cell).split()) for cell in zip(*row, strict=True)] for row in rows[1:] if row]
+
+
 def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(climb: Climb) -> None:
     said = climb("methods")
-    assert said.code == 0
-    blocks = re.split(r"\n[├└┡]", said.out)
-    rows = [[line.split("│")[1:-1] for line in block.splitlines() if "│" in line] for block in blocks]
-    cells = [[" ".join(" ".join(cell).split()) for cell in zip(*row, strict=True)] for row in rows[1:] if row]
+    assert (said.code, said.err) == (0, "")
+    cells = rows_of(said.out.split("┏")[1])
     assert [row[0] for row in cells] == list(METHODS)
     for name, what, parts, paper, rate, measured in cells:
         assert (what, paper) == (METHODS[name].summary, METHODS[name].paper)
@@ -48,6 +56,24 @@ def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
         numbers = [f"FA {found.final_accuracy:.2f}" for found in verified() if found.method == name]
         assert re.findall(r"FA \d+\.\d\d", measured) == numbers
         assert numbers or measured == "not yet"
+
+
+def test_methods_lists_every_objective_below(climb: Climb) -> None:
+    cells = rows_of(climb("methods").out.split("┏")[2])
+    assert [row[0] for row in cells] == list(OBJECTIVES)
+    for name, what, paper, rate, brought_by in cells:
+        found = OBJECTIVES[name]
+        assert (what, paper, brought_by) == (found.summary, found.paper, "climb")
+        assert rate == ("preset's" if found.lr is None else f"{found.lr:g}")
+
+
+@pytest.mark.parametrize("verb", ["run", "tune", "learn"])
+def test_every_objective_of_ours_is_named_where_one_is_chosen(verb: str) -> None:
+    """Help puts all names in the place of this text; so it is looked for as it is written."""
+    assert f"objective: {OURS}." in inspect.getsource(verbs()[verb])
+    assert OURS.replace(" or ", ", ").split(", ") == [
+        name for name, found in OBJECTIVES.items() if found.make.__module__ == "climb.workshop"
+    ]
 
 
 def test_data_lists_every_dataset_and_the_cache(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:

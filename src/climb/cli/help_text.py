@@ -5,17 +5,14 @@ Nothing but ``--help`` needs it: it imports what other packages bring.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Annotated, get_type_hints
 
 import tyro
 
-from climb.errors import ClimbError
-
 ELSEWHERE = "(see: climb methods)"
-OURS = "simclr, simsiam, byol, barlow-twins or vicreg"
+OURS = "simclr, simsiam, byol, barlow-twins, vicreg, osiris or scale"
 Verb = Callable[..., None]
 _AS_WRITTEN: dict[Verb, str] = {}  # packages may be installed between two calls for help
 
@@ -26,8 +23,7 @@ def tell_one(verb: Verb) -> None:
     from climb.plugins import load_plugins
     from climb.workshop import OBJECTIVES
 
-    with contextlib.suppress(ClimbError):  # a package that cannot be imported: help is given all the same
-        load_plugins()
+    load_plugins()  # what cannot be imported is told by `climb methods`
     verb.__doc__ = _written(verb).replace(ELSEWHERE, f"({', '.join(METHODS)})").replace(OURS, ", ".join(OBJECTIVES))
     _leave_out_empty(verb)
 

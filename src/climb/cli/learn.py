@@ -46,7 +46,7 @@ def learn(
         budget: most images in memory (2500), or most megabytes of it (200MB).
         method: which method (see: climb methods).
         preset: default (best measured), paper (as printed), reference (the released code, faults included).
-        objective: simclr, simsiam, byol, barlow-twins or vicreg.
+        objective: simclr, simsiam, byol, barlow-twins, vicreg, osiris or scale.
         backbone: resnet18, resnet34, resnet50, vit-tiny, micro or timm/NAME, in place of the size's.
         image_size: side that images are resized and cropped to, in place of the size's.
         stream_batch: images of one mini-batch.

@@ -70,7 +70,7 @@ def run(
         manifest: a saved scenario (scenario.json of another run) to replay.
         seed: seed of everything random.
         preset: paper (as printed), default (best measured), reference (the released code, faults included).
-        objective: simclr, simsiam, byol, barlow-twins or vicreg.
+        objective: simclr, simsiam, byol, barlow-twins, vicreg, osiris or scale.
         views: random views to learn from, in place of the method's own; simsiam and common change colours less.
         backbone: resnet18, resnet34, resnet50, vit-tiny, micro or timm/NAME.
         image_size: side of the images, where the dataset leaves the choice.

@@ -42,7 +42,7 @@ def tune(
         recipe: a named experiment (see: climb recipes).
         over: settings and their values, such as lr=0.03,0.1,0.3 lambda=0.5,1,2.
         method: another method than the recipe's (see: climb methods).
-        objective: simclr, simsiam, byol, barlow-twins or vicreg.
+        objective: simclr, simsiam, byol, barlow-twins, vicreg, osiris or scale.
         tasks: another number of tasks than the recipe's.
         data: folder that holds the dataset; by default $CLIMB_DATA, then the cache.
         seeds: how many seeds, from 0; the ranking is by their mean.

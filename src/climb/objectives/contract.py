@@ -15,6 +15,8 @@ class Objective(nn.Module):
 
     final_norm: ClassVar[bool] = True
     """Whether the projector it is used with ends in a batch norm."""
+    needs_stream: ClassVar[bool] = False
+    """Whether it cannot learn from a batch of replay rows alone."""
 
     def forward(self, encoded: Encoded) -> torch.Tensor:
         """The scalar loss."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -35,6 +37,8 @@ class Osiris(Objective):
         head: h, from features (m, f) to embeddings, of the same layers as the network's ``projector``. Trained.
         temperature: of all three losses.
     """
+
+    needs_stream: ClassVar[bool] = True
 
     def __init__(self, head: nn.Module, temperature: float = 0.1) -> None:
         super().__init__()

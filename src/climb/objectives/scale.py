@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 
@@ -40,6 +42,8 @@ class Scale(Objective):
         positives: how far above the mean, on the way to the maximum, a similarity must lie: 0.1 suits streams whose
             neighbours are alike, 0.3 shuffled ones.
     """
+
+    needs_stream: ClassVar[bool] = True
 
     def __init__(self, temperature: float = 0.1, positives: float = 0.1) -> None:
         super().__init__()
