@@ -167,7 +167,7 @@ def test_an_objective_of_the_present_is_refused_where_only_the_memory_is_trained
         check_config(replace(CONFIG, method="minred", objective=objective, replay_batch=8))
 
 
-@pytest.mark.parametrize("objective", ["vicreg", "osiris"])
+@pytest.mark.parametrize("objective", ["simclr", "vicreg", "osiris"])
 def test_a_method_brings_an_objective_by_its_name(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the projector that the objective asks for; so a bench can compare it."""
     monkeypatch.setattr("climb.methods.METHODS", dict(METHODS))

@@ -134,23 +134,31 @@ def choose_objective(config: LearnerConfig, name: str) -> LearnerConfig:
 def check_config(config: LearnerConfig) -> None:
     """Refuse, before any work, what no engine could be built from."""
     check_learner(config)
-    method, chosen = find_method(config.method), find_objective(config.objective)
+    method = find_method(config.method)
+    find_objective(config.objective)
     if method.own_loop and config.views != LearnerConfig.views:
         raise InputError(f"method '{config.method}' makes its own views; leave --views out")
     if config.objective != LearnerConfig.objective:
-        own = parts_of(config.method)["objective"]
-        if own != find_objective(LearnerConfig.objective).kind.__name__:
-            # Nothing would come of it but other views and another projector under the same loss.
-            raise InputError(f"method '{config.method}' brings its own objective ({own}); leave --objective out")
-    if chosen.kind.needs_stream and isinstance(small_parts(config.method).batch, MemoryOnly):
-        raise InputError(
-            f"objective '{config.objective}' learns the present from stream images, method '{config.method}' trains "
-            "on its memory alone; give another --objective or --method"
-        )
+        _check_objective(config.method, config.objective)
     check_backbone(config.backbone)
     _check_rules(config.memory)
     if issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
         _check_centroids(config.memory)
+
+
+def _check_objective(method: str, name: str) -> None:
+    """Refuse an objective that the method would pass over, or could not learn by."""
+    for configured in (LearnerConfig.objective, name):
+        parts, kind = small_parts(method, objective=configured), find_objective(configured).kind
+        if not isinstance(parts.objective, kind):
+            # Nothing would come of it but other views and another projector under the same loss.
+            own = type(parts.objective).__name__
+            raise InputError(f"method '{method}' brings its own objective ({own}); leave --objective out")
+    if kind.needs_stream and isinstance(parts.batch, MemoryOnly):
+        raise InputError(
+            f"objective '{name}' learns the present from stream images, method '{method}' trains on its memory "
+            "alone; give another --objective or --method"
+        )
 
 
 def _check_rules(memory: MemoryConfig) -> None:
