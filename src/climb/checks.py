@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ CONFIG = LearnerConfig(
 )
 BATCHES = 18  # three capacities of images: memories fill, and then have to choose
 LEAST_SPREAD = 0.05  # see `climb.engine.health`; healthy networks are above 0.2 here
+LEAST_SPENT = 0.995  # of the declared backward passes
+# Steps on the same views. All of the last losses must be below all of the first: a loss that is noise has one chance in
+# a thousand, and ours are far below.
+DESCENT, FIRST, LAST = 20, 4, 10
+GENTLE_LR = 0.03  # for those steps at most: a rate that suits a long stream may overshoot here
 
 
 def check_method(name_or_method: str | Method, *, seed: int = 0) -> None:
@@ -42,14 +48,17 @@ def check_method(name_or_method: str | Method, *, seed: int = 0) -> None:
 
     - every trainable parameter of network, objective and alignment is in the optimiser once, and moves;
     - the losses are finite scalars in every pass, and an alignment has its say;
+    - the objective's loss falls when steps are taken on the same views again and again;
     - features and embeddings of different images stay different (no collapse);
     - the budget counts what was executed, and backward passes stay within what the mini-batches earned;
+    - where there is a memory, its images are replayed, and from then on batches have the rows that the rule declares;
     - the memory stays within its bound and within the configured capacity, after every mini-batch;
     - the state can be saved to a file, and an engine that loads it has the same next losses, to the bit.
 
-    What is frozen is taken to be so on purpose. Of a method with a loop of its own (``own_loop``) neither optimiser nor
-    budget is known, so those are left out; it must take a step within 100 images: give one that waits longer as a
-    `Method` whose ``build`` makes it wait less.
+    What is frozen is taken to be so on purpose. An objective whose loss need not fall says so by ``falls = False``.
+    Of a method with a loop of its own (``own_loop``) neither optimiser, budget, batches nor steps are known, so those
+    are left out; it must take a step within 100 images: give one that waits longer as a `Method` whose ``build`` makes
+    it wait less. Whether a memory is sound in itself is for `climb.memory.check_memory` to say.
 
     Args:
         name_or_method: a registered name, or a method, registered or not.
@@ -66,6 +75,8 @@ def check_method(name_or_method: str | Method, *, seed: int = 0) -> None:
         _check_learning(engine, seed, own_loop=method.own_loop)
         _check_spread(engine, seed)
         _check_round_trip(engine, _built(config, seed + 1), seed)
+        if not method.own_loop and engine.parts.objective.falls:
+            _check_descent(_built(replace(config, lr=min(config.lr, GENTLE_LR)), seed), seed)
 
 
 def _promise(kept: bool, otherwise: str) -> None:
@@ -148,7 +159,8 @@ def _check_optimizer(engine: Engine) -> None:
 
 
 def _check_learning(engine: Engine, seed: int, *, own_loop: bool) -> None:
-    """Losses, counters, bound and movement over a short stream with one task boundary."""
+    """Losses, counters, bound, replay and movement over a short stream with one task boundary."""
+    settled: dict[str, int] | None = None  # the budget as it was when batches should be full
     start = {name: parameter.detach().clone() for name, parameter in _trainable(engine).items()}
     with _watched(engine) as seen:
         for number in range(BATCHES):
@@ -156,6 +168,8 @@ def _check_learning(engine: Engine, seed: int, *, own_loop: bool) -> None:
                 engine.on_boundary()
             images = _images(engine, seed, number)
             before = engine.budget.state_dict()
+            if settled is None and number >= BATCHES // 2 and not own_loop:
+                settled = before if engine.parts.memory is None or engine._replayed else None
             engine.observe(images)
             _check_counters(before, engine.budget.state_dict(), len(images))
             if not own_loop:
@@ -164,6 +178,10 @@ def _check_learning(engine: Engine, seed: int, *, own_loop: bool) -> None:
             if number == BATCHES // 2:
                 _promise(engine.budget.steps > 0, f"no gradient step was taken in {engine.budget.images} images")
         _promise(seen["objective"] > 0, "the objective was never asked for its loss")
+        if not own_loop:
+            _check_replay(engine)
+        if settled is not None:
+            _check_spent(engine, settled)
         if engine.parts.alignment is not None:
             _promise(seen["alignment"] > 0, f"the alignment never had a say in {BATCHES} mini-batches")
     now = _trainable(engine)
@@ -230,6 +248,53 @@ def _check_budget(engine: Engine, seen: dict[str, int]) -> None:
         budget.cbp <= 2 * earned * budget.batches,
         f"{budget.cbp} backward passes in {budget.batches} mini-batches, which earn {2 * earned * budget.batches}",
     )
+
+
+def _check_replay(engine: Engine) -> None:
+    memory = engine.parts.memory
+    if memory is None:
+        return
+    _promise(
+        engine._replayed,
+        f"no stored image was replayed in {engine.budget.images} images: the memory holds {len(memory)}, and "
+        f"{type(engine.parts.batch).__name__} made no batch with replay rows. A method that does not replay has "
+        "memory=None",
+    )
+
+
+def _check_spent(engine: Engine, settled: dict[str, int]) -> None:
+    """Rows that a rule declares and does not train on are budget that the method is not given."""
+    rows = engine.parts.batch.rows(engine.config)
+    spent, steps = engine.budget.cbp - settled["cbp"], engine.budget.steps - settled["steps"]
+    declared = 2 * rows * steps
+    _promise(
+        spent >= LEAST_SPENT * declared,
+        f"{spent} backward passes in the last {steps} steps; batches of {rows} rows, as the batch rule declares, make "
+        f"{declared}. Let rows(config) say how many rows of a full batch reach the network",
+    )
+
+
+def _check_descent(engine: Engine, seed: int) -> None:
+    """The method's own step from a fresh start, on the same images in the same views each time."""
+    parts, step = engine.parts, engine._eager_step
+    images = torch.cat([_images(engine, seed, number) for number in range(2)])[: parts.batch.rows(engine.config)]
+    stream_rows, none = torch.arange(len(images)), torch.zeros(0, dtype=torch.int64)
+    if parts.alignment is not None:
+        parts.alignment.before_batch(parts.network)
+    losses = []
+    for _ in range(DESCENT):
+        step.generator.manual_seed(seed)
+        losses.append(step(images, stream_rows, none, torch.zeros(0))[0].item())
+    _promise(
+        max(losses[-LAST:]) < min(losses[:FIRST]),
+        f"the objective's loss does not fall: {DESCENT} steps on the same views went from "
+        f"{_listed(losses[:FIRST])} to {_listed(losses[-LAST:])}. Where it need not fall, the objective says so by "
+        "falls = False",
+    )
+
+
+def _listed(losses: list[float]) -> str:
+    return ", ".join(f"{loss:.4g}" for loss in losses)
 
 
 def _check_bound(engine: Engine) -> None:

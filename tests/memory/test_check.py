@@ -246,6 +246,73 @@ class GrowsForever(HonestMemory):
         return self.seen * (48 + 24)
 
 
+class TakesNothing(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        return InsertReport(rejected=len(images))
+
+
+class DrawsTheFirst(HonestMemory):
+    def sample(self, n: int) -> ReplayBatch | None:
+        return self.batch(list(range(n))) if 0 < n <= len(self.ids) else None
+
+
+class ShiftsEmbeddings(HonestMemory):
+    """Each image is handed out with the embedding of its neighbour."""
+
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        assert batch.embeddings is not None
+        return ReplayBatch(images=batch.images, ids=batch.ids, embeddings=batch.embeddings.roll(1, 0))
+
+
+class KeepsOldEmbeddings(HonestMemory):
+    """An image that takes the place of another gets the other's embedding."""
+
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        before = list(self.embeddings)
+        report = super().insert(images, embeddings)
+        self.embeddings[: len(before)] = before
+        return report
+
+
+class HasNoEmbeddingYet(HonestMemory):
+    """Zeros until the first refresh."""
+
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        return super().insert(images, torch.zeros_like(embeddings))
+
+
+class TakesNothingOnceFull(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        room = self.capacity - len(self.ids)
+        report = super().insert(images[:room], embeddings[:room])
+        self.seen += len(images[room:])
+        return InsertReport(novel=report.novel, rejected=len(images[room:]))
+
+
+class IgnoresRefresh(HonestMemory):
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        """Targets that must not move."""
+
+
+class HasFavourites(HonestMemory):
+    """Images of low slots are drawn far more often."""
+
+    def sample(self, n: int) -> ReplayBatch | None:
+        if len(self.ids) < n:
+            return None
+        chance = 0.5 ** np.arange(len(self.ids))
+        return self.batch(self.rng.choice(len(self.ids), size=n, replace=False, p=chance / chance.sum()).tolist())
+
+
+class KeepsUnitVectors(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        assert batch.embeddings is not None
+        unit = torch.nn.functional.normalize(batch.embeddings, dim=1)
+        return ReplayBatch(images=batch.images, ids=batch.ids, embeddings=unit)
+
+
 class StartsUsed(HonestMemory):
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
@@ -283,12 +350,22 @@ def test_passes_an_honest_memory() -> None:
         (SavesObjects, r"state\['dtype'\] is a UInt8DType"),
         (ClaimsNoBytes, "nbytes is 0"),
         (GrowsForever, "nbytes grew to"),
+        (TakesNothing, "nothing is stored after 12 images; the capacity is 12"),
+        (DrawsTheFirst, r"sample\(3\) gave the same 3 images 50 times, with 12 stored"),
+        (ShiftsEmbeddings, r"the embedding drawn with id \d+ is not that of its image"),
+        (KeepsOldEmbeddings, r"the embedding drawn with id \d+ is not that of its image"),
+        (HasNoEmbeddingYet, r"the embedding drawn with id \d+ is not that of its image: .* is 0\.000"),
         (StartsUsed, "a fresh memory holds 1 images"),
     ],
 )
 def test_fails_on_a_broken_promise(broken: type[HonestMemory], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         check_memory(broken)
+
+
+@pytest.mark.parametrize("kind", [TakesNothingOnceFull, IgnoresRefresh, HasFavourites, KeepsUnitVectors])
+def test_what_to_keep_and_to_prefer_is_the_memorys_own_affair(kind: type[HonestMemory]) -> None:
+    check_memory(kind)
 
 
 def test_an_unbounded_memory_need_not_keep_the_bound() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from climb.errors import InputError
 from climb.memory.check_traffic import Traffic
@@ -15,10 +16,26 @@ from climb.memory.contract import InsertReport, Memory, ReplayBatch
 
 Make = Callable[[int], Memory]
 ROUNDS_OF_CAPACITY = 6  # images driven through, in capacities: long enough for a leak to show
+DRAWS = 50  # of a quarter of what is stored: even a policy with favourites then reaches another image
+LEAST_COSINE = 0.99  # leaves room for unit vectors and coarse numbers; two images of one cluster are near 0.85
 
 
 def check_memory(factory: Callable[..., Memory], *, seed: int = 0) -> None:
     """Drive the memories that ``factory`` makes through random traffic; AssertionError on a broken promise.
+
+    The promises:
+
+    - something is stored once ``capacity`` images were given, and never more than that, where the memory is bounded;
+    - an id names one image, which is one that was given, and no image is stored twice;
+    - `sample` gives as many different images as asked, or None until they are stored, and not always the same ones;
+    - an embedding that is handed out is that of the image it is handed out with;
+    - reports and bytes agree with what happened;
+    - tensors given and received stay the caller's;
+    - `refresh` goes by ids: their order changes nothing, and neither do ids of images that have left;
+    - the same seed gives the same memory, and a saved state continues exactly.
+
+    Which images are kept and preferred is the memory's own affair. One that takes nothing more once it is full passes,
+    and so does one that ignores `refresh`.
 
     ``factory`` takes the keyword ``seed``, or nothing, and returns a fresh memory with ``image_shape`` and
     ``embedding_dim`` as attributes. Make it small: several times its capacity is driven through it, often.
@@ -31,10 +48,12 @@ def check_memory(factory: Callable[..., Memory], *, seed: int = 0) -> None:
     _check_content(make, seed, largest=1)
     _check_content(make, seed, largest=12)
     _check_large_batch(make, seed)
+    _check_draws_vary(make, seed)
     _check_same_seed(make, seed)
     _check_callers_tensors(make, seed)
     _check_stale_refresh(make, seed)
     _check_refresh_order(make, seed)
+    _check_embeddings(make, seed)  # after what tells a confused refresh apart from other confusions
     _check_round_trip(make, seed)
 
 
@@ -85,12 +104,60 @@ def _check_content(make: Make, seed: int, *, largest: int) -> None:
             _check_batch(batch, n, traffic, content)
             memory.refresh(batch.ids, traffic.views(batch.images))
             _check_everything(memory, traffic, content)
+        if traffic.made >= memory.capacity:
+            _promise(
+                len(memory) > 0, f"nothing is stored after {traffic.made} images; the capacity is {memory.capacity}"
+            )
 
 
 def _check_large_batch(make: Make, seed: int) -> None:
     memory = make(seed)
     traffic = Traffic(memory, seed)
     _insert_checked(memory, traffic, 2 * memory.capacity + 3, {})
+
+
+def _check_draws_vary(make: Make, seed: int) -> None:
+    """Refreshed between draws, as in training; asked only where far more is stored than drawn."""
+    memory = make(seed)
+    traffic = Traffic(memory, seed)
+    _lockstep((memory,), traffic, 3, "")
+    stored = len(memory)
+    n = stored // 4
+    if n == 0:
+        return
+    drawn: set[int] = set()
+    for _ in range(DRAWS):
+        batch = memory.sample(n)
+        if batch is None:
+            raise AssertionError(f"sample({n}) gave nothing with {stored} stored")
+        drawn |= set(batch.ids.tolist())
+        memory.refresh(batch.ids, traffic.views(batch.images))
+    _promise(
+        len(drawn) > n,
+        f"sample({n}) gave the same {n} images {DRAWS} times, with {stored} stored; draws must be at random",
+    )
+
+
+def _check_embeddings(make: Make, seed: int) -> None:
+    """The encoder stands still here, so that a refresh moves no embedding that is where it belongs."""
+    memory = make(seed)
+    traffic = Traffic(memory, seed)
+    while traffic.made < 3 * memory.capacity:
+        images, embeddings = traffic.batch(int(traffic.generator.integers(1, 13)))
+        memory.insert(images, embeddings, embed=traffic.embed)
+        batch = memory.sample(max(1, len(memory) // 2))
+        if batch is None:
+            continue
+        own = traffic.embed(batch.images)
+        if batch.embeddings is not None:
+            cosines = F.cosine_similarity(batch.embeddings.cpu().float(), own)
+            for name, cosine in zip(batch.ids.tolist(), cosines.tolist(), strict=True):
+                _promise(
+                    cosine > LEAST_COSINE,
+                    f"the embedding drawn with id {name} is not that of its image: the cosine with the one that was "
+                    f"given is {cosine:.3f}; it must be above {LEAST_COSINE}",
+                )
+        memory.refresh(batch.ids, own)
 
 
 def _insert_checked(memory: Memory, traffic: Traffic, n: int, content: dict[int, bytes]) -> None:

@@ -17,6 +17,9 @@ class Objective(nn.Module):
     """Whether the projector it is used with ends in a batch norm."""
     needs_stream: ClassVar[bool] = False
     """Whether it cannot learn from a batch of replay rows alone."""
+    falls: ClassVar[bool] = True
+    """Whether steps on the same views lower its loss. False where what it is held to may run ahead of the student;
+    `climb.checks.check_method` then does not ask."""
 
     def forward(self, encoded: Encoded) -> torch.Tensor:
         """The scalar loss."""
