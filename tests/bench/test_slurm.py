@@ -60,6 +60,47 @@ def test_a_run_that_is_preempted_goes_on(tiny_config: MakeConfig, make_job: Make
 
 
 @pytest.mark.slow
+def test_sigterm_before_preemption_saves_and_the_run_is_queued_again(
+    tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path
+) -> None:
+    """What Slurm sends first. No checkpoint is due: that there is one shows that the signal had it written."""
+    job = make_job(tiny_config(train_per_class=120), checkpoint_seconds=3600.0)
+    outcomes = slurm_executor(folder=tmp_path / "slurm", options=LOCAL)([job])
+
+    def preempt() -> None:
+        wait_for(lambda: Journal(job.folder / "journal.jsonl").read("train"))
+        os.kill(holder(job.folder), signal.SIGTERM)
+        wait_for(RunFolder(job.folder).checkpoint_path.exists)
+        os.kill(holder(job.folder), signal.SIGUSR2)
+
+    preemptor = threading.Thread(target=preempt, daemon=True)
+    preemptor.start()
+    ((_, outcome),) = outcomes
+    preemptor.join(timeout=60)
+    assert outcome.status == "done"
+    starts = Journal(job.folder / "journal.jsonl").read("start")
+    assert [line["batch"] > 0 for line in starts] == [False, True]
+
+
+@pytest.mark.slow
+def test_sigterm_alone_does_not_end_a_run(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
+    job = make_job(tiny_config(train_per_class=40), checkpoint_seconds=0.0)
+    outcomes = slurm_executor(folder=tmp_path / "slurm", options=LOCAL)([job])
+
+    def terminate() -> None:
+        wait_for(RunFolder(job.folder).checkpoint_path.exists)
+        for _ in range(2):
+            os.kill(holder(job.folder), signal.SIGTERM)
+
+    terminator = threading.Thread(target=terminate, daemon=True)
+    terminator.start()
+    ((_, outcome),) = outcomes
+    terminator.join(timeout=60)
+    assert outcome.status == "done"
+    assert len(Journal(job.folder / "journal.jsonl").read("start")) == 1
+
+
+@pytest.mark.slow
 def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     done, long = make_job(tiny_config(method="er-fifo")), make_job(tiny_config(seed=1, train_per_class=ENDLESS))
     outcomes = slurm_executor(folder=tmp_path / "slurm", options=LOCAL)([done, long])

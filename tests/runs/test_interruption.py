@@ -24,7 +24,7 @@ from climb.errors import InputError
 from climb.evaluation import Row
 from climb.runs import Finished, Interrupted, Journal, RunFolder, execute, run
 from climb.runs.evaluator import Evaluator
-from climb.runs.interrupt import stop_on_signal
+from climb.runs.interrupt import outliving_sigterm, stop_on_signal
 from climb.runs.run import Run
 
 Make = Callable[..., RunConfig]
@@ -108,6 +108,24 @@ def test_a_signal_stops_at_a_mini_batch_and_the_same_call_continues(
     execute(config, CPU, folder)
     assert no_line_twice(folder)
     assert_same_run(folder, expected)
+
+
+def test_a_run_that_outlives_sigterm_saves_its_state_and_goes_on(
+    make_config: Make, unstopped: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, save = list[int](), RunFolder.save_checkpoint
+
+    def noted(self: RunFolder, state: dict[str, Any]) -> None:
+        saved.append(state["done"])
+        save(self, state)
+
+    config, folder = make_config(evaluation={"network": "both"}), tmp_path / "run"
+    with monkeypatch.context() as patch, outliving_sigterm():
+        patch.setattr(RunFolder, "save_checkpoint", noted)
+        signal_after(patch, signal.SIGTERM, 5)
+        execute(config, CPU, folder)
+    assert saved == [5, 14]  # once, and at the end as ever
+    assert_same_run(folder, unstopped("default"))
 
 
 def test_stopped_again_and_again(

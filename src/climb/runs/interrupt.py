@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -28,11 +29,35 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.asked = False
+        self.save_asked = False
+        """Whether somebody asked for no more than that the state be saved; whoever saves it takes this back."""
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.save_asked = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:  # asked twice: stop at once; the last checkpoint stands
             raise Interrupted
         self.asked = True
+
+
+_outlives_sigterm: ContextVar[bool] = ContextVar("outlives_sigterm", default=False)
+
+
+@contextmanager
+def outliving_sigterm() -> Iterator[None]:
+    """While inside, SIGTERM has a run save its state and go on. For queues that say with it: something is coming.
+
+    >>> with outliving_sigterm(), stop_on_signal() as stop:
+    ...     signal.raise_signal(signal.SIGTERM)
+    ...     stop.asked, stop.save_asked
+    (False, True)
+    """
+    token = _outlives_sigterm.set(True)
+    try:
+        yield
+    finally:
+        _outlives_sigterm.reset(token)
 
 
 @contextmanager
@@ -48,7 +73,10 @@ def stop_on_signal() -> Iterator[StopRequest]:
     signals = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
-    before = {number: signal.signal(number, request._handle) for number in signals}
+    handlers = dict.fromkeys(signals, request._handle)
+    if _outlives_sigterm.get():
+        handlers[signal.SIGTERM] = request._note
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield request
     finally:

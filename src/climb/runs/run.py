@@ -131,11 +131,13 @@ class Run:
                     line.note(self._record(observation))
                 if self.pending is not None:
                     self.engine.on_boundary()
-                asked, due = self._decided(stop.asked, time.monotonic() - saved > self.execution.checkpoint_seconds)
+                due = stop.save_asked or time.monotonic() - saved > self.execution.checkpoint_seconds
+                asked, due = self._decided(stop.asked, due)
                 if self.pending is not None and not asked:
                     with self._not_training():
                         self._evaluate_pending(line)
                 if asked or due:
+                    stop.save_asked = False
                     with self._not_training():
                         self.seconds["total"] = time.monotonic() - began
                         self._checkpoint()

@@ -10,6 +10,7 @@ from typing import Any
 
 from climb.bench.executors.job import PATIENCE, Executor, Job, Outcome, Outcomes, one_line, run_job
 from climb.errors import InputError
+from climb.runs.interrupt import outliving_sigterm
 
 POLL = 2.0
 """Seconds between two looks at the queue."""
@@ -20,8 +21,14 @@ class ResumableRun:
     """A run that Slurm may preempt or time out: it is queued again and goes on from its last checkpoint."""
 
     def __call__(self, job: Job) -> Outcome:
-        """Carry the job out."""
-        return run_job(job)
+        """Carry the job out.
+
+        SIGTERM comes before preemption and after `scancel` alike, so it must neither end the run, which is then never
+        queued again, nor queue what was cancelled. The state is saved. What follows decides: the signal on which
+        submitit queues the run again, or the end.
+        """
+        with outliving_sigterm():
+            return run_job(job)
 
     def checkpoint(self, job: Job) -> Any:
         """What submitit queues in its place: the same, since the run folder holds its state."""
