@@ -111,6 +111,22 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert len(find_runs([tmp_path / "a"])) == 1
 
 
+def test_a_run_that_cannot_be_read_costs_the_others_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "a", run())
+    write(tmp_path / "b", run(seed=1))
+    result = tmp_path / "b" / "result.json"
+    result.write_text(result.read_text()[:20])
+    assert [item.path.name for item in find_runs([tmp_path])] == ["a"]
+    (said,) = caplog.messages
+    assert said.startswith(f"{tmp_path / 'b'} is left out: it is not a whole run folder: cannot read {result}")
+    for named in (tmp_path / "b", result):
+        with pytest.raises(InputError, match="not a whole run folder"):
+            find_runs([tmp_path, named])
+    (tmp_path / "a" / "result.json").write_text("")
+    with pytest.raises(InputError, match="none of the 2 runs found can be read"):
+        find_runs([tmp_path])
+
+
 def test_a_paper_table_takes_runs_by_method_tasks_and_stream() -> None:
     found = [run(), run("minred"), run(tasks=7), run("lump"), run(kind="irregular"), run(objective="simsiam")]
     placed, left = place(find_layout("table-regular"), found)

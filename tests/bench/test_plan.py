@@ -218,7 +218,8 @@ def test_the_result_of_another_run_is_not_taken_for_its_own(tmp_path: Path) -> N
     assert [placed.row for placed in plan.placed(grid)] == ["er-fifo"]
     assert "result of another run" in run_job(first).error
     with pytest.raises(InputError, match="result of another run"):
-        finished_runs([tmp_path])
+        finished_runs([first.folder])
+    assert list(finished_runs([tmp_path])) == [second.config.config_hash()]
 
 
 def test_runs_on_other_images_are_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

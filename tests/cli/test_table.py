@@ -54,6 +54,19 @@ def test_presets_are_not_mixed_silently(runs: Path, climb: Climb) -> None:
     assert "--mix" in said.err
 
 
+def test_a_broken_result_below_a_folder_is_left_out_and_said(
+    runs: Path, climb: Climb, caplog: pytest.LogCaptureFixture
+) -> None:
+    for seed in range(3):
+        (runs / f"cla-e-{seed}" / "result.json").unlink()
+    (runs / "climb-2" / "result.json").write_text("{")
+    said = climb("table", runs)
+    assert said.code == 0
+    assert "44.50 ± 0.71" in said.out
+    (warning,) = caplog.messages
+    assert f"{runs / 'climb-2'} is left out" in warning
+
+
 def test_plain_text_where_there_is_no_terminal(runs: Path, climb: Climb) -> None:
     said = climb("table", runs / "climb-0", runs / "climb-1")
     assert said.code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from climb.errors import InputError
 from climb.files import files_below
 from climb.runs import RunFolder
 
+log = logging.getLogger("climb.bench")
 RESULT = "result.json"
 NEEDED = ("config_hash", "dataset", "method", "seed", "tasks")
 """What a result must say, or it has no place in a table."""
@@ -30,10 +32,12 @@ class Found:
 def find_runs(paths: Iterable[str | Path]) -> list[Found]:
     """Every finished run in these folders and below, each once, by path.
 
+    One below a folder that cannot be read is left out with a warning: it is not to cost the others.
+
     Raises:
-        InputError: a path that does not exist, or one without any finished run.
+        InputError: a path that does not exist, one without any finished run, or a run folder that cannot be read.
     """
-    folders: dict[Path, None] = {}
+    folders: dict[Path, bool] = {}  # whether it was named itself
     for given in paths:
         path = Path(given)
         if not path.exists():
@@ -41,12 +45,17 @@ def find_runs(paths: Iterable[str | Path]) -> list[Found]:
         results = [path] if path.name == RESULT else sorted(file for file in files_below(path) if file.name == RESULT)
         if not results:
             raise InputError(f"no finished run in '{path}': no {RESULT} there or below")
-        folders.update(dict.fromkeys(result.parent.resolve() for result in results))
-    return [_read(folder) for folder in folders]
+        own = (path if path.name != RESULT else path.parent).resolve()
+        for folder in (result.parent.resolve() for result in results):
+            folders[folder] = folders.get(folder, False) or folder == own
+    found = [run for folder, named in folders.items() if (run := _read(folder, named=named)) is not None]
+    if folders and not found:
+        raise InputError(f"none of the {len(folders)} runs found can be read")
+    return found
 
 
-def _read(path: Path) -> Found:
-    """A run without a configuration cannot be held to others, so it is refused."""
+def _read(path: Path, *, named: bool) -> Found | None:
+    """A run without a configuration cannot be held to others: it is refused where it was named, else left out."""
     folder = RunFolder(path)
     try:
         result = folder.result() or {}  # refuses one that another run wrote
@@ -55,5 +64,8 @@ def _read(path: Path) -> Found:
             raise ValueError(f"its result has no {', '.join(missing)}")
         config = to_dict(from_dict(RunConfig, folder.header()["config"]).resolved())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"'{path}' is not a whole run folder; leave it out, or mend it: {error}") from error
+        if named:
+            raise InputError(f"'{path}' is not a whole run folder; leave it out, or mend it: {error}") from error
+        log.warning("%s is left out: it is not a whole run folder: %s", path, error)
+        return None
     return Found(path=path, result=result, config=config)
