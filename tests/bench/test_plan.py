@@ -77,6 +77,22 @@ def test_how_runs_stand(tmp_path: Path) -> None:
     assert other.placed(grid)[0].result == placed.result
 
 
+def test_finished_runs_that_were_made_otherwise_are_counted(tmp_path: Path) -> None:
+    grid = build_grid("table-regular", TINY)
+    for job, precision in zip(make_plan([grid], tmp_path).jobs(CPU), ("float32", "bf16"), strict=True):
+        RunFolder(job.folder).claim(job.config, CPU, {})
+        result = {"config_hash": job.config.config_hash(), "precision": precision, "deterministic": True}
+        (job.folder / "result.json").write_text(json.dumps(result))
+    plan = make_plan([grid], tmp_path)
+    assert plan.count("done") == 2
+    assert plan.made_otherwise(CPU) == ""
+    assert plan.made_otherwise(replace(CPU, engine="eager", deterministic=True)) == ""  # of the engine nothing is known
+    assert plan.made_otherwise(replace(CPU, precision="bf16")) == (
+        "1 finished run was not made with precision bf16 but with precision float32; for new ones, give another "
+        "--out, without --reuse"
+    )
+
+
 def test_reused_folders_must_hold_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere"):
         make_plan([build_grid("table-regular", TINY)], tmp_path, reuse=[tmp_path / "nowhere"])

@@ -95,6 +95,16 @@ def test_published_runs_are_reused_and_their_table_is_not_folded_in_a_log(
     assert re.search(r"CLA-E +43\.84 +(\* +)?37\.59 ± 1\.14 +\+6\.25 +49\.61 +(\* +)?40\.95 ± 0\.98 +\+8\.66", said.out)
 
 
+def test_a_plan_says_which_finished_runs_were_not_made_as_is_asked_for(climb: Command, tmp_path: Path) -> None:
+    command = ("bench", "table-regular", "--methods", "climb", "cla-e", "--tasks", 20, "--seeds", 1, "--device", "cpu")
+    options = ("--reuse", RESULTS, "--out", tmp_path, "--plan")
+    said = climb(*command, *options, "--precision", "float32")
+    assert said.code == 0, said.err
+    assert "2 finished runs were not made with precision float32 but with precision bf16; for new ones" in said.out
+    assert "not made with" not in climb(*command, *options, "--precision", "bf16").out
+    assert "not made with" not in climb(*command, *options).out
+
+
 def test_runs_that_are_done_but_cannot_be_compared_are_a_failure_and_no_bad_input(
     climb: Command, tmp_path: Path
 ) -> None:

@@ -19,6 +19,8 @@ from climb.errors import InputError
 from climb.runs import RunFolder
 
 log = logging.getLogger("climb.bench")
+RECORDED = ("precision", "engine", "deterministic")
+"""What a result says of how it was carried out, by the names of `Execution`, and a person may have asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,27 @@ class Plan:
         time += "" if parallel else " of device time"
         basis = "by the finished runs" if clock.measured else "a rough guess"
         return f"{text}; about {time} on {device} ({basis}{f', without {unforeseen}' if untimed else ''})"
+
+    def made_otherwise(self, execution: Execution) -> str:
+        """How many finished runs were not made as is asked for now, in what, and how to have them so; "" if none.
+
+        They are never repeated, so their numbers would be taken for what was asked for.
+        """
+        usual = Execution()
+        asked = {name: value for name in RECORDED if (value := getattr(execution, name)) != getattr(usual, name)}
+        found = [
+            said
+            for _, result in self._finished()
+            if (said := [f"{name} {result[name]}" for name, value in asked.items() if result.get(name, value) != value])
+        ]
+        if not found:
+            return ""
+        names = ", ".join(f"{name} {value}" for name, value in asked.items())
+        return (
+            f"{len(found)} finished run{'s were' if len(found) != 1 else ' was'} not made with {names} but with "
+            f"{', '.join(sorted({one for said in found for one in said}))}; for new ones, give another --out, without "
+            "--reuse"
+        )
 
     def placed(self, grid: Grid) -> list[Placed]:
         """The finished runs of a grid, each at its places."""

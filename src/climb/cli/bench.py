@@ -103,8 +103,6 @@ def bench(
     if scale == "tiny":
         console.print(f"tiny: a few synthetic images in place of {dataset}, a small network: numbers mean nothing")
     console.print(made.describe(kind_of_device(where), parallel=parallel_runs(where)))
-    if plan:
-        return
     execution = Execution(
         device=device,
         precision=precision,
@@ -113,6 +111,10 @@ def bench(
         data_root=data_root,
         checkpoint_seconds=checkpoint_seconds,
     )
+    if otherwise := made.made_otherwise(execution):
+        console.print(otherwise)
+    if plan:
+        return
     report = carry_out(made.jobs(execution), carrier)
     made = refreshed(made)
     refused = []
