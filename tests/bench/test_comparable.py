@@ -243,6 +243,13 @@ def test_devices_engines_precisions_and_versions_are_said() -> None:
     )
 
 
+def test_other_code_is_said_where_any_run_knows_its_own() -> None:
+    first, second, unknown = run(versions__commit="3f2a91c04d"), run(versions__commit="3f2a91c04d+changes"), run()
+    assert differences([unknown, unknown]) == differences([first, first]) == ([], [])
+    assert differences([second, first]) == ([], ["code of climb differs: 3f2a91c04d, 3f2a91c04d+changes"])
+    assert differences([unknown, first]) == ([], ["code of climb differs: 3f2a91c04d, unknown"])
+
+
 def test_columns_may_have_streams_of_their_own() -> None:
     assert differences([run(), run("50 irregular tasks", stream__kind="irregular")]) == ([], [])
 

@@ -118,6 +118,9 @@ def differences(
         )
         if len(found := _values(runs, read)) > 1
     ]
+    commits = _values(runs, _commit)
+    commits += ["unknown"] if commits and any(_commit(run) is None for run in runs) else []
+    remarks += [f"code of climb differs: {', '.join(commits)}"] if len(commits) > 1 else []
     return reasons, remarks
 
 
@@ -359,3 +362,7 @@ def _torch(run: FinishedRun) -> object:
 
 def _climb(run: FinishedRun) -> object:
     return _at(run.result, "versions", "climb")
+
+
+def _commit(run: FinishedRun) -> object:
+    return _at(run.result, "versions", "commit")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import platform
+import subprocess
+from pathlib import Path
 
 import numpy
 import torch
 
 from climb._version import __version__
+
+PACKAGE = Path(__file__).resolve().parents[1]
+GIT_SECONDS = 2.0
+"""How long git may take; a drive may be slow, and a run does not wait for a remark."""
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -22,7 +30,39 @@ def versions(device: torch.device) -> dict[str, str]:
     }
     if device.type == "cuda" and torch.version.cuda:
         found["cuda"] = torch.version.cuda
+    if (code := commit(PACKAGE)) is not None:
+        found["commit"] = code
     return found
+
+
+@functools.cache  # what a process has imported does not change with the files
+def commit(package: Path) -> str | None:
+    """The last commit that changed the package, such as "3f2a91c04d", "3f2a91c04d+changes" where its files have
+    changed since; None outside a checkout, or where git does not say."""
+    if package.parent.name != "src" or not (package.parents[1] / ".git").exists():
+        return None  # installed: the number of the version says which code it is
+    last, changes = _git(package, "log", "-1", "--format=%H", "--", "."), _git(package, "status", "--short", "--", ".")
+    if not last or changes is None:
+        return None
+    return last[:10] + ("+changes" if changes else "")
+
+
+def _git(folder: Path, *command: str) -> str | None:
+    """What git answers about a folder; None where there is no answer."""
+    surroundings = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # as in a hook
+    try:
+        answer = subprocess.run(
+            ["git", "--no-optional-locks", *command],
+            cwd=folder,
+            env=surroundings,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.decode(errors="replace").strip()
 
 
 def device_name(device: torch.device) -> str:

@@ -1,0 +1,96 @@
+"""What a result says of the code behind it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from climb.runs import versions
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A package in a repository of its own."""
+    package = tmp_path / "src" / "climb"
+    package.mkdir(parents=True)
+    (package / "a.py").write_text("a = 1\n")
+    git(tmp_path, "init", "-q")
+    save(tmp_path)
+    return package
+
+
+@pytest.fixture
+def code(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str | None]:
+    """What a process that has just begun says of a package."""
+
+    def said(package: Path) -> str | None:
+        versions.commit.cache_clear()
+        monkeypatch.setattr(versions, "PACKAGE", package)
+        return versions.versions(CPU).get("commit")
+
+    return said
+
+
+def git(folder: Path, *command: str) -> str:
+    whole = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *command]
+    return subprocess.run(whole, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def save(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--no-verify", "-m", "a")
+
+
+def test_a_checkout_is_known_by_the_last_commit_of_its_code(checkout: Path, code: Callable[[Path], str | None]) -> None:
+    first = git(checkout, "rev-parse", "HEAD")[:10]
+    assert code(checkout) == first
+    (checkout.parents[1] / "README.md").write_text("a")
+    assert code(checkout) == first
+    save(checkout.parents[1])
+    assert code(checkout) == first  # of other files: the same code
+    (checkout / "a.py").write_text("a = 2\n")
+    assert code(checkout) == f"{first}+changes"
+    save(checkout.parents[1])
+    second = git(checkout, "rev-parse", "HEAD")[:10]
+    assert code(checkout) == second != first
+    (checkout / "b.py").touch()
+    assert code(checkout) == f"{second}+changes"
+
+
+def test_git_is_asked_once_a_process(
+    checkout: Path, code: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = code(checkout)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("asked again"))
+    assert versions.versions(CPU)["commit"] == first
+
+
+def test_a_package_that_was_installed_has_none(checkout: Path, code: Callable[[Path], str | None]) -> None:
+    """Also below somebody else's repository."""
+    installed = checkout.parents[1] / ".venv" / "site-packages" / "climb"
+    installed.mkdir(parents=True)
+    assert code(installed) is None
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 2)])
+def test_without_git_there_is_none(
+    error: Exception, checkout: Path, code: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", fails)
+    assert code(checkout) is None
+
+
+def test_a_broken_repository_fails_no_run(checkout: Path, code: Callable[[Path], str | None]) -> None:
+    (checkout.parents[1] / ".git" / "HEAD").unlink()
+    assert code(checkout) is None
