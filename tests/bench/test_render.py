@@ -126,17 +126,19 @@ def test_latex_escapes_plain_text_and_keeps_symbols() -> None:
 
 @pytest.mark.skipif(not has_latex(), reason="no LaTeX here with the packages that tables use")
 @pytest.mark.parametrize("name", sorted({value.table for value in all_printed()}))
-def test_latex_compiles(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("against", [True, False])
+def test_latex_compiles_and_is_not_wider_than_the_text(name: str, against: bool, tmp_path: Path) -> None:
     lines = (
         r"\documentclass{article}",
         PACKAGES,
         r"\begin{document}",
-        render(filled(name), "latex"),
+        render(filled(name, against=against), "latex"),
         r"\end{document}",
     )
     (tmp_path / "table.tex").write_text("\n".join(lines), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert r"Overfull \hbox" not in (tmp_path / "table.log").read_text(encoding="utf-8", errors="replace")
 
 
 def test_csv_holds_every_number_unrounded(regular: Table) -> None:

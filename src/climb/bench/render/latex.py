@@ -6,6 +6,8 @@ from climb.bench.cell import Table
 from climb.bench.render.blocks import DIFFERENCE, MISSING, PAPER, Field, Heading, blocks, headings
 
 PACKAGES = r"\usepackage{amsmath,booktabs,graphicx,multirow}"
+AT_MOST_THE_TEXT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+"""Scales down what is wider than the text, and leaves alone what is not."""
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -34,18 +36,21 @@ def escape(text: str) -> str:
 
 
 def render_latex(table: Table) -> str:
-    """A ``table`` environment; the packages it needs are named in its first line."""
+    """A ``table`` environment, never wider than the text; the packages it needs are named in its first line."""
     over, parts = headings(table), blocks(table)
     several = len(table.layout.columns) > 1
     first = ["", r"\textbf{Method}"] if several else [r"\textbf{Method}"]
     width = len(first) + len(over)
     lines = [
         f"% {PACKAGES}",
+        "% a table that is wider than the text is scaled down to it",
         r"\begin{table}[t]",
         rf"\caption{{{escape(table.layout.title)}.}}",
         rf"\label{{tab:{table.layout.name}}}",
         r"\begin{center}",
         r"\small",
+        *([r"\setlength{\tabcolsep}{3pt}"] if any(heading.part == PAPER for heading in over) else []),
+        AT_MOST_THE_TEXT,
         rf"\begin{{tabular}}{{{'c' * (len(first) - 1)}l{'c' * len(over)}}}",
         r"\toprule",
         _row([*first, *(rf"\textbf{{{_heading(heading)}}}" for heading in over)]),
@@ -60,7 +65,7 @@ def render_latex(table: Table) -> str:
             label = line.row.latex or escape(line.row.label)
             label = rf"\textit{{{label}}}" if line.row.kind == "bound" else label
             lines.append(_row([*place, label, *map(_field, line.fields)]))
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{center}"]
+    lines += [r"\bottomrule", r"\end{tabular}}", r"\end{center}"]
     if table.notes:
         lines.append(rf"{{\footnotesize {escape('; '.join(table.notes))}.}}")
     return "\n".join([*lines, r"\end{table}"]) + "\n"
