@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from climb.errors import ClimbError, InputError
-from climb.lock import exclusive, only_one
+from climb.lock import exclusive, is_held, only_one
 
 
 def test_the_others_wait_for_their_turn(tmp_path: Path) -> None:
@@ -29,6 +29,21 @@ def test_the_others_wait_for_their_turn(tmp_path: Path) -> None:
         order.append("first")
     waiting.join()
     assert order == ["first", "second"]
+
+
+def test_whether_somebody_holds_it_is_seen_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "lock"
+    assert not is_held(lock)
+    assert not lock.exists()  # to look leaves nothing
+    with only_one(lock):
+        assert is_held(lock)
+    assert not is_held(lock)
+
+    def refused(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert not is_held(lock)
 
 
 def test_the_others_are_refused_and_told_who_is_first(tmp_path: Path) -> None:

@@ -24,6 +24,19 @@ def only_one(path: Path) -> Iterator[None]:
         yield
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock file ``path`` now. Of a drive that does not say, no."""
+    try:
+        with open(path, "rb") as handle:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: who looks keeps nobody else from looking
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Hold the lock file ``path`` while inside; a second process is refused, and told the number of the first."""

@@ -23,6 +23,7 @@ from climb.bench.grids import Request, build_grid
 from climb.bench.plan import make_plan
 from climb.config import RunConfig
 from climb.errors import InputError
+from climb.lock import only_one
 from climb.runs import Journal, RunFolder
 
 MakeConfig = Callable[..., RunConfig]
@@ -130,6 +131,19 @@ def test_a_worker_is_given_the_run_for_its_own_device(
     _give(worker, deque([job]))  # type: ignore[arg-type]
     assert sent[0].execution.device == "cuda:1"
     assert worker.job is job
+
+
+def test_what_another_command_is_at_comes_last(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+    first, second = jobs = [make_job(tiny_config(seed=seed)) for seed in (0, 1)]
+    worker = SimpleNamespace(slot=Slot(device="cpu", threads=1), connection=SimpleNamespace(send=lambda job: None))
+    waiting, given = deque(jobs), []
+    first.lock.parent.mkdir(parents=True)
+    with only_one(first.lock):
+        for _ in jobs:
+            _give(worker, waiting)  # type: ignore[arg-type]
+            given.append(worker.job)
+    assert given == [second, first]  # at last it is waited for
+    assert not waiting
 
 
 def test_ray_takes_no_device_by_number(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ class Job:
     label: str = ""
     """What people call it: "CLIMB, 20 tasks, seed 0"."""
 
+    @property
+    def lock(self) -> Path:
+        """Whoever carries the run out holds this file. Not inside: a run must find its folder empty."""
+        return self.folder.parent / f".{self.folder.name}.lock"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -55,10 +60,9 @@ def run_job(job: Job) -> Outcome:
     Where another process has the run, this one waits, then finds it finished or continues it.
     """
     error_path = job.folder / ERROR_FILE
-    lock = job.folder.parent / f".{job.folder.name}.lock"  # not inside: a run must find its folder empty
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with only_one(lock), one_thread(job.execution.device):
+        job.lock.parent.mkdir(parents=True, exist_ok=True)
+        with only_one(job.lock), one_thread(job.execution.device):
             for left in (error_path, *leftovers(error_path)):  # of an earlier attempt
                 left.unlink(missing_ok=True)
             try:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from climb.bench.executors.job import PATIENCE, Executor, Job, Outcome, Outcomes, run_job
 from climb.bench.executors.slots import Slot, slots
+from climb.lock import is_held
 
 
 @dataclass(kw_only=True)
@@ -81,7 +82,9 @@ def _start(slot: Slot, number: int, logs: Path | None) -> Worker:
 
 def _give(worker: Worker, waiting: deque[Job]) -> None:
     if waiting:
-        worker.job = waiting.popleft()
+        # What another command is at comes last: the two would walk in step, each waiting for the other's run.
+        worker.job = next((job for job in waiting if not is_held(job.lock)), waiting[0])
+        waiting.remove(worker.job)
         execution = replace(worker.job.execution, device=worker.slot.device)
         with contextlib.suppress(BrokenPipeError):  # a worker that died at once is found out by `_receive`
             worker.connection.send(replace(worker.job, execution=execution))
