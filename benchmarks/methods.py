@@ -1,11 +1,14 @@
 """How long does each method take for a stream mini-batch, relative to CLIMB, under the same budget?
 
     python benchmarks/methods.py --device cuda --preset paper
+    python benchmarks/methods.py --device cuda --preset paper --together --methods finetune lump cla-b
     python benchmarks/methods.py --device cpu --backbone micro --batches 5 --warm-up 30 --methods climb scale finetune
     python benchmarks/methods.py --draw results/cifar100-20-methods/wall-clock.json
 
 Times whole stream mini-batches (all passes, replay, distillation, insertion) on random images, in groups that follow
 each other without a pause; CLIMB and the other method in one process, alternating, medians. Memories are filled first.
+With ``--together`` all methods are made first and then timed in turn: no one's time is another hour's than CLIMB's, and
+the device holds them all.
 Methods take 3 to 42 passes for a mini-batch of 10 images: what counts is the time for the images. PCMC is left out: it
 trains only while it sleeps, every 2000 images. ``--draw`` makes a picture of times that were written down, beside them.
 """
@@ -41,44 +44,49 @@ def main() -> None:
     arguments.add_argument("--methods", nargs="+", default=[name for name in METHODS if name not in ("climb", "pcmc")])
     arguments.add_argument("--warm-up", type=int, default=260, help="mini-batches before timing: 250 fill a memory")
     arguments.add_argument("--batches", type=int, default=20, help="mini-batches of a group")
+    arguments.add_argument("--together", action="store_true", help="time all in turn, not each with CLIMB")
     arguments.add_argument("--json", action="store_true")
     arguments.add_argument("--draw", type=Path)
     given = arguments.parse_args()
     if given.draw is not None:
         draw(given.draw)
         return
-    climb = Paced(given, "climb")
-    climb.go(given.warm_up)
+    climb = warmed_up(given, "climb")
     rows = []
-    for name in given.methods:
-        row = compare(given, climb, name)
-        rows.append(row)
-        if not given.json:
-            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    for names in [given.methods] if given.together else [[name] for name in given.methods]:
+        others = [warmed_up(given, name) for name in names]
+        for row in compare(given, climb, others):
+            rows.append(row)
+            if not given.json:
+                print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     if given.json:
         print(json.dumps(rows, indent=2))
 
 
-def compare(given: argparse.Namespace, climb: Paced, name: str) -> dict[str, Any]:
-    torch.compiler.reset()  # what CLIMB has compiled is captured; a method's own must not count as its variants
-    other = Paced(given, name)
-    began = time.perf_counter()
-    other.go(given.warm_up)
-    warm_up = time.perf_counter() - began
-    times: dict[str, list[float]] = {"climb": [], "other": []}
+def warmed_up(given: argparse.Namespace, name: str) -> Paced:
+    torch.compiler.reset()  # what others have compiled is captured; a method's own must not count as its variants
+    paced = Paced(given, name)
+    paced.go(given.warm_up)
+    return paced
+
+
+def compare(given: argparse.Namespace, climb: Paced, others: list[Paced]) -> list[dict[str, Any]]:
+    times: dict[str, list[float]] = {paced.method: [] for paced in (climb, *others)}
     for _ in range(GROUPS):
-        times["climb"].append(climb.go(given.batches) / given.batches)
-        times["other"].append(other.go(given.batches) / given.batches)
-    ms = {who: 1e3 * statistics.median(values) for who, values in times.items()}
-    return {
-        "method": name,
-        "preset": given.preset,
-        "engine": other.engine.kind,
-        "ms_per_mini_batch": round(ms["other"], 2),
-        "climb_ms": round(ms["climb"], 2),
-        "ratio": round(ms["other"] / ms["climb"], 2),
-        "warm_up_s": round(warm_up, 1),
-    }
+        for paced in (climb, *others):
+            times[paced.method].append(paced.go(given.batches) / given.batches)
+    ms = {method: 1e3 * statistics.median(values) for method, values in times.items()}
+    return [
+        {
+            "method": other.method,
+            "preset": given.preset,
+            "engine": other.engine.kind,
+            "ms_per_mini_batch": round(ms[other.method], 2),
+            "climb_ms": round(ms["climb"], 2),
+            "ratio": round(ms[other.method] / ms["climb"], 2),
+        }
+        for other in others
+    ]
 
 
 def draw(file: Path) -> None:
@@ -102,6 +110,7 @@ class Paced:
     """A method that goes through random images, as many mini-batches at a time as it is told."""
 
     def __init__(self, given: argparse.Namespace, method: str) -> None:
+        self.method = method
         device = resolve_device(given.device)
         config = choose_method(apply_preset(LearnerConfig(backbone=given.backbone), given.preset), method)
         self.engine: Engine = build_engine(
