@@ -140,13 +140,16 @@ def test_which_objectives_there_are() -> None:
     assert all(OBJECTIVES[name].summary != name and OBJECTIVES[name].paper for name in ours)
 
 
-@pytest.mark.parametrize(("objective", "method", "views"), [("osiris", "osiris-r", common), ("scale", "scale", simclr)])
+@pytest.mark.parametrize(
+    ("objective", "method", "views", "lr"),
+    [("osiris", "osiris-r", common, 0.03), ("scale", "scale", simclr, 0.001)],
+)
 def test_an_objective_of_a_method_is_the_methods_own(
-    objective: str, method: str, views: Callable[[int], Policy]
+    objective: str, method: str, views: Callable[[int], Policy], lr: float
 ) -> None:
-    """At its rate and on its views."""
+    """On its views, at a rate at which it learns with CLIMB's parts."""
     config = choose_objective(LearnerConfig(), objective)
-    assert config == replace(LearnerConfig(), objective=objective, lr=METHODS[method].lr)
+    assert config == replace(LearnerConfig(), objective=objective, lr=lr)
     assert OBJECTIVES[objective].views is views
     ours, theirs = (
         parts_of(replace(CONFIG, objective=objective)).objective,
