@@ -65,6 +65,36 @@ def test_a_checkout_is_known_by_the_last_commit_of_its_code(checkout: Path, code
     assert code(checkout) == f"{second}+changes"
 
 
+@pytest.mark.parametrize("setting", ["branch = true", "showUntrackedFiles = no", "short = true"])
+def test_a_persons_settings_of_git_change_nothing(
+    setting: str,
+    checkout: Path,
+    code: Callable[[Path], str | None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    (home / ".gitconfig").write_text(f"[status]\n\t{setting}\n")
+    monkeypatch.setenv("HOME", str(home))
+    first = git(checkout, "rev-parse", "HEAD")[:10]
+    assert code(checkout) == first
+    (checkout / "b.py").touch()
+    assert code(checkout) == f"{first}+changes"
+
+
+def test_a_clone_without_history_does_not_know(
+    checkout: Path, code: Callable[[Path], str | None], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its only commit may be one of other files."""
+    repository, clone = checkout.parents[1], tmp_path_factory.mktemp("clone")
+    (repository / "README.md").write_text("a")
+    save(repository)
+    git(clone, "clone", "-q", "--depth", "1", f"file://{repository}", ".")
+    assert code(clone / "src" / "climb") is None
+    git(clone, "fetch", "-q", "--unshallow")
+    assert code(clone / "src" / "climb") == code(checkout)
+
+
 def test_git_is_asked_once_a_process(
     checkout: Path, code: Callable[[Path], str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,10 +38,17 @@ def versions(device: torch.device) -> dict[str, str]:
 @functools.cache  # what a process has imported does not change with the files
 def commit(package: Path) -> str | None:
     """The last commit that changed the package, such as "3f2a91c04d", "3f2a91c04d+changes" where its files have
-    changed since; None outside a checkout, or where git does not say."""
+    changed since; None outside a checkout, or where git does not say.
+
+    Plumbing, and all options given: what a person has configured for git, such as a branch line of every status, is not
+    to change the answer.
+    """
     if package.parent.name != "src" or not (package.parents[1] / ".git").exists():
         return None  # installed: the number of the version says which code it is
-    last, changes = _git(package, "log", "-1", "--format=%H", "--", "."), _git(package, "status", "--short", "--", ".")
+    if _git(package, "rev-parse", "--is-shallow-repository") != "false":
+        return None  # a clone without history takes its first commit for the one that changed the package
+    last = _git(package, "rev-list", "-1", "HEAD", "--", ".")
+    changes = _git(package, "status", "--porcelain", "--untracked-files=all", "--", ".")
     if not last or changes is None:
         return None
     return last[:10] + ("+changes" if changes else "")
