@@ -32,7 +32,7 @@ from climb.methods import METHODS, choose_method
 from climb.presets import apply_preset
 
 GROUPS = 5
-"""Groups of mini-batches that are timed, of each of the two methods."""
+"""Groups of mini-batches that are timed, of each method."""
 
 
 def main() -> None:
@@ -71,21 +71,22 @@ def warmed_up(given: argparse.Namespace, name: str) -> Paced:
 
 
 def compare(given: argparse.Namespace, climb: Paced, others: list[Paced]) -> list[dict[str, Any]]:
-    times: dict[str, list[float]] = {paced.method: [] for paced in (climb, *others)}
+    paces = [climb, *others]
+    times: list[list[float]] = [[] for _ in paces]  # not by name: CLIMB may be held to a second CLIMB
     for _ in range(GROUPS):
-        for paced in (climb, *others):
-            times[paced.method].append(paced.go(given.batches) / given.batches)
-    ms = {method: 1e3 * statistics.median(values) for method, values in times.items()}
+        for paced, values in zip(paces, times, strict=True):
+            values.append(paced.go(given.batches) / given.batches)
+    climb_ms, *others_ms = (1e3 * statistics.median(values) for values in times)
     return [
         {
             "method": other.method,
             "preset": given.preset,
             "engine": other.engine.kind,
-            "ms_per_mini_batch": round(ms[other.method], 2),
-            "climb_ms": round(ms["climb"], 2),
-            "ratio": round(ms[other.method] / ms["climb"], 2),
+            "ms_per_mini_batch": round(ms, 2),
+            "climb_ms": round(climb_ms, 2),
+            "ratio": round(ms / climb_ms, 2),
         }
-        for other in others
+        for other, ms in zip(others, others_ms, strict=True)
     ]
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -294,13 +295,32 @@ def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
         assert loaded == [], page.name
 
 
-def test_the_page_on_scaling_has_the_numbers_of_its_simulation() -> None:
-    """Of the model, that is; what was measured depends on the machine."""
-    spec = importlib.util.spec_from_file_location("scale", ROOT / "benchmarks" / "scale.py")
+def benchmark(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    scale = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(scale)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_times_of_two_of_one_method_are_told_apart() -> None:
+    """As in a command of the benchmark's own page, to see how far times of the same go apart."""
+
+    def paced(method: str, seconds: float) -> Any:
+        return SimpleNamespace(method=method, engine=SimpleNamespace(kind="eager"), go=lambda batches: seconds)
+
+    climb, others = paced("climb", 1.0), [paced("climb", 2.0), paced("finetune", 3.0)]
+    rows = benchmark("methods").compare(argparse.Namespace(batches=10, preset="paper"), climb, others)
+    assert [(row["method"], row["climb_ms"], row["ratio"]) for row in rows] == [
+        ("climb", 100.0, 2.0),
+        ("finetune", 100.0, 3.0),
+    ]
+
+
+def test_the_page_on_scaling_has_the_numbers_of_its_simulation() -> None:
+    """Of the model, that is; what was measured depends on the machine."""
+    scale = benchmark("scale")
     given = argparse.Namespace(flops=140e12, launch_ms=20.7, bandwidth=40e9, latency_us=25.0)  # as the page assumes
     text = TEXT["docs/scaling.md"]
     decided = float(text.partition("| 2,500 | 100 | 60 |")[2].split("|")[2])
