@@ -294,6 +294,18 @@ def test_a_name_of_an_objective_is_given_once() -> None:
     assert OBJECTIVES["simclr"] == before
 
 
+def test_an_objective_of_another_kind_than_it_is_registered_as_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no fault of the method, which takes the configured objective."""
+    monkeypatch.setattr("climb.workshop.OBJECTIVES", dict(OBJECTIVES))
+
+    @objective("mistaken", kind=VICReg, paper="nobody", views=simclr)
+    def mistaken(workshop: Workshop) -> SimCLR:
+        return SimCLR(0.3)
+
+    with pytest.raises(InputError, match=r"objective 'mistaken' is registered as a VICReg, .* makes a SimCLR"):
+        check_config(replace(CONFIG, objective="mistaken", replay_batch=8))
+
+
 def test_a_loop_of_its_own_has_no_views_of_ours() -> None:
     with pytest.raises(InputError, match="leave views out"):
         method("own-loop", paper="nobody", views="common", own_loop=True)

@@ -14,6 +14,7 @@ from torch import nn
 from climb import augment
 from climb.alignment import EmaTeacher, Relation, Snapshot, StoredTargets
 from climb.config import LearnerConfig
+from climb.errors import InputError
 from climb.memory import (
     CentroidMemory,
     FifoMemory,
@@ -112,7 +113,14 @@ class Workshop:
 
     def objective(self) -> Objective:
         """The objective that the configuration names."""
-        return find_objective(self.config.objective).make(self)
+        chosen = find_objective(self.config.objective)
+        made = chosen.make(self)
+        if not isinstance(made, chosen.kind):  # the network and `climb.methods.check_config` go by the kind
+            raise InputError(
+                f"objective '{chosen.name}' is registered as a {chosen.kind.__name__}, but its function makes a "
+                f"{type(made).__name__}; give its class as kind"
+            )
+        return made
 
     def with_objective(self, name: str) -> Workshop:
         """A workshop like this one for another objective: for a method that brings one by its name."""
