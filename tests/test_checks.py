@@ -168,6 +168,15 @@ class Noise(Objective):
         return (encoded.embeddings * noise).mean() + 1
 
 
+class Margin(Objective):
+    """Two views of an image closer than views of two images; nothing is left to do once they are."""
+
+    def forward(self, encoded: Encoded) -> torch.Tensor:
+        first, second = nn.functional.normalize(encoded.embeddings, dim=2)
+        apart = (first - second.roll(1, 0)).square().sum(1)
+        return ((first - second).square().sum(1) - apart).relu().mean()
+
+
 class HonestNoise(Noise):
     """Says that its loss need not fall."""
 
@@ -231,6 +240,10 @@ def test_a_broken_promise_is_named(method: Method, promise: str) -> None:
     with pytest.raises(AssertionError, match=promise):
         check_method(method)
     assert "broken" not in METHODS
+
+
+def test_a_loss_that_is_at_its_least_after_a_step_or_two_falls() -> None:
+    check_method(with_objective(lambda w: Margin()))
 
 
 def test_a_loss_that_says_it_need_not_fall_is_not_asked_to() -> None:
