@@ -10,6 +10,7 @@ from torch import nn
 
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine
+from climb.engine.health import COLLAPSED, health
 from climb.learn.health import PANEL, Panel, Watchdog, choose_panel, drift, measure
 from climb.learner import build_engine, chosen_network
 
@@ -119,6 +120,23 @@ def test_any_of_four_numbers_shows_a_collapse(sick: dict[str, float]) -> None:
     well = {"embedding_spread": 0.9, "effective_rank": 9.0, "feature_spread": 0.5, "feature_rank": 9.0}
     assert Watchdog().check(well) == []
     assert len(Watchdog().check(well | sick)) == 1
+    of_features = any(name.startswith("feature") for name in sick)
+    assert len(Watchdog().check(well | sick, young=True)) == (0 if of_features else 1)  # those have yet to spread
+
+
+def test_images_that_are_much_alike_are_no_collapse(engine: Engine) -> None:
+    """As of a camera that stands still; the encoder is one that has learned nothing, and so lost nothing."""
+    noise = torch.randint(-3, 4, STORED.shape, generator=torch.Generator().manual_seed(1))
+    alike = (STORED[:1].clamp(10, 245).long() + noise).to(torch.uint8)
+    encoder = chosen_network(engine)[1].encoder
+    panel = choose_panel(engine, encoder, alike)
+    assert panel is not None
+    assert health(panel.features).spread < COLLAPSED
+    assert Watchdog().check(dict(measure(engine, encoder, panel))) == []
+    assert len(Watchdog().check(dict(measure(engine, Constant(), panel)))) == 1
+    same = choose_panel(engine, encoder, alike[:1].repeat(20, 1, 1, 1))
+    assert same is not None
+    assert "feature_spread" not in measure(engine, encoder, same)
 
 
 def test_features_that_are_one_point_show_in_the_journal(engine: Engine) -> None:

@@ -245,6 +245,20 @@ def test_a_collapse_is_warned_of_once(
     assert all(line["feature_spread"] < 0.1 for line in journal.read("evaluation"))
 
 
+def test_a_few_test_images_show_no_collapse(
+    tmp_path: Path, make_config: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config(
+        data={"options": {"classes": 4, "train_per_class": 40, "test_per_class": 1}}, evaluation={"epochs": 1}
+    )
+    with caplog.at_level(logging.WARNING, logger="climb.runs"):
+        execute(config, CPU, tmp_path / "run")
+    assert not [message for message in caplog.messages if "collapsed" in message]
+    lines = Journal(tmp_path / "run" / "journal.jsonl").read("evaluation")
+    assert lines
+    assert all("feature_spread" not in line for line in lines)
+
+
 def test_a_memory_may_sum_itself_up_in_numbers_of_its_own(
     tmp_path: Path, make_config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from climb.precision import widest
 COLLAPSED = 0.1  # spread below which embeddings are as good as one point
 ONE_DIRECTION = 1.5  # effective rank below which they are as good as on one line
 FEWEST = 8  # embeddings below which the two numbers say little
+ALL_THE_SAME = 1e-3  # spread of images below which there is nothing to tell apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,7 @@ def health(embeddings: torch.Tensor) -> Health:
     >>> health(torch.eye(4)).effective_rank, health(torch.ones(5, 4)).collapsed
     (3.0, True)
     """
-    unit = F.normalize(embeddings.to(widest(embeddings.device)), dim=1)
-    centred = unit - unit.mean(dim=0)
+    centred = _centred(embeddings)
     # Squared singular values are the eigenvalues of the smaller Gram matrix: a few numbers, which the host decomposes
     # much faster than a GPU does.
     gram = centred @ centred.T if len(centred) <= centred.shape[1] else centred.T @ centred
@@ -51,3 +51,26 @@ def health(embeddings: torch.Tensor) -> Health:
     share = values / max(values.sum(), 1e-12)
     entropy = -(share * np.log(share.clip(min=1e-12))).sum()
     return Health(spread=spread, effective_rank=round(math.exp(entropy), 4))
+
+
+def feature_health(features: torch.Tensor, images: torch.Tensor) -> Health | None:
+    """The health of features (n, f) of images, its spread relative to that of the images (m, 3, H, W), or of some.
+
+    Images that are alike, as those of a camera that stands still, have features that are alike in a network that is
+    well, too. None where there are too few, or images that are all the same: they say nothing of the network.
+
+    >>> images = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    >>> feature_health(images.flatten(1), images).spread, feature_health(images[:7].flatten(1), images)
+    (1.0, None)
+    """
+    apart = float(_centred(images.flatten(1)).square().sum(dim=1).mean().sqrt())
+    if len(features) < FEWEST or apart < ALL_THE_SAME:
+        return None
+    state = health(features)
+    return replace(state, spread=round(state.spread / apart, 4))
+
+
+def _centred(vectors: torch.Tensor) -> torch.Tensor:
+    """Of length 1, less their mean."""
+    unit = F.normalize(vectors.to(widest(vectors.device)), dim=1)
+    return unit - unit.mean(dim=0)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from climb.engine import Engine
-from climb.engine.health import COLLAPSED, FEWEST, ONE_DIRECTION, health
+from climb.engine.health import COLLAPSED, ONE_DIRECTION, feature_health
 from climb.engine.inference import inference
 from climb.seeds import torch_generator
 
@@ -41,15 +41,16 @@ def choose_panel(engine: Engine, encoder: nn.Module, stored: torch.Tensor) -> Pa
 
 def measure(engine: Engine, encoder: nn.Module, panel: Panel) -> dict[str, float]:
     """Alignment and uniformity (Wang and Isola, 2020) of the encoder on a panel, under the same views every time, and,
-    where the panel is large enough to tell, whether its features are still alive."""
+    where the panel can tell, whether its features are still alive."""
     views = engine.augment(panel.images, torch_generator(0, "health", engine.device))
     first, second = (_features(engine, encoder, view) for view in views)
-    plain = _features(engine, encoder, engine.augment.plain(panel.images))
-    state = health(plain)
+    inputs = engine.augment.plain(panel.images)
+    plain = _features(engine, encoder, inputs)
+    state = feature_health(plain, inputs)
     return {
         "view_alignment": float((first - second).square().sum(dim=1).mean()),
         "uniformity": float(torch.pdist(plain).square().mul(-2).exp().mean().log()),
-        **({"feature_spread": state.spread, "feature_rank": state.effective_rank} if len(plain) >= FEWEST else {}),
+        **({} if state is None else {"feature_spread": state.spread, "feature_rank": state.effective_rank}),
     }
 
 
@@ -76,18 +77,21 @@ class Watchdog:
         self._ill: set[str] = set()
 
     def check(self, values: dict[str, float | None], *, young: bool = False) -> list[str]:
-        """What to tell a person about the numbers of a journal line. Features of a young network move, and should.
+        """What to tell a person about the numbers of a journal line. Features of a young network move, and should,
+        and it takes a while until they spread.
 
         >>> dog = Watchdog()
         >>> [len(dog.check({"embedding_spread": spread})) for spread in (0.9, 0.01, 0.01, 0.9, 0.01)]
         [0, 1, 0, 0, 1]
         """
         said = []
+        spreads = ("embedding_spread",) if young else ("embedding_spread", "feature_spread")
+        ranks = ("effective_rank",) if young else ("effective_rank", "feature_rank")
         for kind, ill, text in (
             (
                 "collapse",
-                any(_number(values, name, 1.0) < COLLAPSED for name in ("embedding_spread", "feature_spread"))
-                or any(_number(values, name, 2.0) < ONE_DIRECTION for name in ("effective_rank", "feature_rank")),
+                any(_number(values, name, 1.0) < COLLAPSED for name in spreads)
+                or any(_number(values, name, 2.0) < ONE_DIRECTION for name in ranks),
                 "all images are nearly one point, or one line, to the network: it has collapsed and does not recover "
                 "by itself. Start again in another folder with a lower --lr, or with more images per step "
                 "(--replay-batch)",

@@ -11,7 +11,7 @@ MEASURES = {
     "alignment": "Loss of the alignment, in the last mini-batch.",
     "embedding_spread": "Spread of the embeddings: 1 for random directions, 0 for one point.",
     "effective_rank": "Dimensions that the embeddings really use.",
-    "feature_spread": "Spread of the encoder's features of stored images: 0 for one point.",
+    "feature_spread": "Spread of features of stored images, relative to that of the images: 0 for one point.",
     "feature_rank": "Dimensions that the encoder's features of stored images really use.",
     "view_alignment": "Squared distance of two views of a stored image, unit features: low is good.",
     "uniformity": "Log of the mean Gaussian potential of unit features of stored images: low is good, 0 is one point.",

@@ -10,7 +10,7 @@ from climb.config import EvaluationConfig
 from climb.config import Network as ProbedNetwork
 from climb.datasets import Dataset
 from climb.engine import Engine
-from climb.engine.health import Health, health
+from climb.engine.health import Health, feature_health
 from climb.evaluation import (
     Labelled,
     LinearProbeConfig,
@@ -27,7 +27,7 @@ from climb.runs.remembered import Remembered, remembered
 from climb.streams import Stream
 
 HEALTH_IMAGES = 1000
-"""Test images, spread over all of them, whose features are looked at for a collapse."""
+"""Test images, spread over all of them, whose features are looked at for a collapse; of each tenth the image, too."""
 NEIGHBOURS = 50
 """k of the k-nearest-neighbour probe; all of them where there are fewer training images."""
 
@@ -53,11 +53,12 @@ class Evaluator:
         wanted = both if self._config.network == "both" else [self._config.network]
         return {name: found[name] for name in wanted if name in found} or {"student": found["student"]}
 
-    def rows(self, engine: Engine, after: int) -> dict[str, tuple[Row, Health]]:
+    def rows(self, engine: Engine, after: int) -> dict[str, tuple[Row, Health | None]]:
         """One row of the accuracy matrix per network, after segment number ``after``, and how its features are."""
-        return {name: self._row(self._features(engine, net), after) for name, net in self.networks(engine).items()}
+        return {name: self._row(engine, network, after) for name, network in self.networks(engine).items()}
 
-    def _row(self, features: Labelled, after: int) -> tuple[Row, Health]:
+    def _row(self, engine: Engine, network: Network, after: int) -> tuple[Row, Health | None]:
+        features = self._features(engine, network)
         row = evaluate(
             features,
             self._stream.segments,
@@ -67,7 +68,8 @@ class Evaluator:
             seed=self._seed,
         )
         every = -(-len(features.test_features) // HEALTH_IMAGES)
-        return row, health(features.test_features[::every])
+        images = engine.augment.plain(self._data.test.images[:: 10 * every].to(engine.device))
+        return row, feature_health(features.test_features[::every], images)
 
     def final_probes(self, engine: Engine) -> dict[str, float]:
         """The other probes of the main network, in percent: on the held-out images, and on all test images."""

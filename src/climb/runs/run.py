@@ -189,11 +189,11 @@ class Run:
                 "evaluation",
                 network=name,
                 task=segment,
-                feature_spread=state.spread,
-                feature_rank=state.effective_rank,
+                **({} if state is None else {"feature_spread": state.spread, "feature_rank": state.effective_rank}),
                 **row_to_json(row),
             )
-            self._warn_of_collapse(state, f"the {name}'s features of test images")
+            if state is not None:
+                self._warn_of_collapse(state, f"the {name}'s features of test images")
         self.pending = None
         self.seconds["evaluate"] += time.monotonic() - began
         main, _ = next(iter(rows.values()))
