@@ -20,6 +20,7 @@ import torch
 
 from climb.config import Execution, RunConfig, to_dict
 from climb.engine import Engine, Observation
+from climb.engine.health import Health
 from climb.errors import InputError
 from climb.evaluation import Row
 from climb.runs import Finished, Interrupted, Journal, RunFolder, execute, run
@@ -126,6 +127,19 @@ def test_a_run_that_outlives_sigterm_saves_its_state_and_goes_on(
         execute(config, CPU, folder)
     assert saved == [5, 14]  # once, and at the end as ever
     assert_same_run(folder, unstopped("default"))
+
+
+def test_a_queue_that_acts_on_sigterm_is_told_of_it() -> None:
+    """As submitit does with SUBMITIT_PREEMPT_SIGNAL=TERM: it queues the run again."""
+    told = list[int]()
+    before = signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    try:
+        with outliving_sigterm(), stop_on_signal() as stop:
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert told == [signal.SIGTERM]
+    assert (stop.asked, stop.save_asked) == (False, True)
 
 
 def test_stopped_again_and_again(
@@ -279,7 +293,7 @@ def test_seconds_are_told_apart_by_what_they_were_spent_on(
         now += 1.0
         return observe(self, images)
 
-    def a_hundred(self: Evaluator, engine: Engine, after: int) -> dict[str, Row]:
+    def a_hundred(self: Evaluator, engine: Engine, after: int) -> dict[str, tuple[Row, Health | None]]:
         nonlocal now
         now += 100.0
         return rows(self, engine, after)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -32,8 +33,10 @@ class StopRequest:
         self.save_asked = False
         """Whether somebody asked for no more than that the state be saved; whoever saves it takes this back."""
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _note(self, before: Any, number: int, frame: FrameType | None) -> None:
         self.save_asked = True
+        if callable(before):  # a queue may have made it the signal on which it acts
+            before(number, frame)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:  # asked twice: stop at once; the last checkpoint stands
@@ -47,6 +50,8 @@ _outlives_sigterm: ContextVar[bool] = ContextVar("outlives_sigterm", default=Fal
 @contextmanager
 def outliving_sigterm() -> Iterator[None]:
     """While inside, SIGTERM has a run save its state and go on. For queues that say with it: something is coming.
+
+    Whoever handled it before is called, too.
 
     >>> with outliving_sigterm(), stop_on_signal() as stop:
     ...     signal.raise_signal(signal.SIGTERM)
@@ -73,9 +78,9 @@ def stop_on_signal() -> Iterator[StopRequest]:
     signals = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
-    handlers = dict.fromkeys(signals, request._handle)
+    handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = dict.fromkeys(signals, request._handle)
     if _outlives_sigterm.get():
-        handlers[signal.SIGTERM] = request._note
+        handlers[signal.SIGTERM] = partial(request._note, signal.getsignal(signal.SIGTERM))
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield request
