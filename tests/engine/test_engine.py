@@ -106,7 +106,8 @@ def test_every_trainable_parameter_moves(method: str, preset: str, make_engine: 
 
 @every_method
 def test_the_loss_falls_on_a_fixed_set_and_nothing_collapses(method: str, make_engine: Make, images: Draw) -> None:
-    engine = make_engine(method, lr=0.03)
+    # At a rate at which it is so with every seed: machines round differently, and at 0.03 that decides some of it.
+    engine = make_engine(method, lr=0.003)
     fixed = images(60)
 
     def loss() -> float:
@@ -129,13 +130,13 @@ def test_the_loss_falls_on_a_fixed_set_and_nothing_collapses(method: str, make_e
     for epoch in range(12):
         for start in range(0, 60, 10):
             engine.observe(fixed.roll(start + epoch, 0).repeat(2, 1, 1, 1)[:size])
-    assert loss() < before - 0.02
+    assert loss() < before - 0.05  # 0.13 at least, over six seeds
     with frozen(engine.parts.network):
         features, embeddings = engine.parts.network(engine.augment.plain(fixed))
     for vectors in (features, embeddings):
-        found = health(vectors)  # 0.16 and 8 at least; most are above 0.5 and 17
+        found = health(vectors)  # 0.28 and 26 at least, over six seeds
         assert not found.collapsed
-        assert found.effective_rank > 5
+        assert found.effective_rank > 15
 
 
 @every_method
