@@ -170,6 +170,21 @@ def test_an_objective_of_the_present_is_refused_where_only_the_memory_is_trained
         check_config(replace(CONFIG, method="minred", objective=objective, replay_batch=8))
 
 
+def test_somebody_elses_batches_say_that_they_hold_no_stream_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("climb.methods.METHODS", dict(METHODS))
+
+    class Past(StreamAndReplay):
+        has_stream_rows = False
+
+    @method("past", paper="nobody")
+    def past(w: Workshop) -> Parts:
+        return replace(with_replay(w, w.fifo(), None), batch=Past())
+
+    check_config(replace(CONFIG, method="past", objective="vicreg", replay_batch=8))
+    with pytest.raises(InputError, match="method 'past' trains on its memory alone"):
+        check_config(replace(CONFIG, method="past", objective="scale", replay_batch=8))
+
+
 @pytest.mark.parametrize("objective", ["simclr", "vicreg", "osiris"])
 def test_a_method_brings_an_objective_by_its_name(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the projector that the objective asks for; so a bench can compare it."""

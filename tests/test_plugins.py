@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from climb.cli import run_command
 from climb.config import LearnerConfig
 from climb.errors import InputError
-from climb.methods import check_config, find_method
-from climb.plugins import load_plugins
+from climb.methods import check_config, find_method, method
+from climb.plugins import load_plugins, refuse_taken
 from climb.workshop import OBJECTIVES, find_objective
 
 Install = Callable[[str, str], Path]
@@ -93,3 +94,14 @@ def test_a_package_cannot_take_the_name_of_an_objective_of_ours(install: Install
         "there is an objective 'simclr' already (climb.workshop.simclr); give climb_plugin_that_takes.theirs" in reason
     )
     assert find_objective("simclr") is ours
+
+
+def test_a_function_without_a_name_or_a_docstring_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(w: object, wide: bool) -> None:
+        """ """
+
+    monkeypatch.setattr("climb.methods.METHODS", {})
+    method("blank", paper="a test")(build)
+    assert find_method("blank").summary == "blank"
+    with pytest.raises(InputError, match=r"method 'x' already \(.*build\); give functools.partial\(.* another"):
+        refuse_taken("a method", "x", build, partial(build, wide=True))

@@ -17,7 +17,7 @@ from climb.errors import InputError
 from climb.memory import CentroidMemory, Memory, ReferenceMemory
 from climb.memory.limits import check_rules, check_sizes
 from climb.nets import check_backbone
-from climb.plugins import find_registered, refuse_taken
+from climb.plugins import find_registered, first_line, refuse_taken
 from climb.workshop import Workshop, find_objective
 
 Build = Callable[..., Any]
@@ -68,11 +68,10 @@ def method(
     def register(build: Build) -> Build:
         if name in METHODS:
             refuse_taken("a method", name, METHODS[name].build, build)
-        summary = (build.__doc__ or name).strip().splitlines()[0]
         METHODS[name] = Method(
             name=name,
             build=build,
-            summary=summary,
+            summary=first_line(build.__doc__) or name,
             paper=paper,
             lr=lr,
             alignment_weight=alignment_weight,
@@ -148,13 +147,13 @@ def check_config(config: LearnerConfig) -> None:
 
 def _check_objective(method: str, name: str) -> None:
     """Refuse an objective that the method would pass over, or could not learn by."""
-    for configured in (LearnerConfig.objective, name):
-        parts, kind = small_parts(method, objective=configured), find_objective(configured).kind
-        if not isinstance(parts.objective, kind):
+    usual, chosen = (small_parts(method, objective=configured) for configured in (LearnerConfig.objective, name))
+    for parts, configured in ((usual, LearnerConfig.objective), (chosen, name)):
+        if not isinstance(parts.objective, find_objective(configured).kind):
             # Nothing would come of it but other views and another projector under the same loss.
             own = type(parts.objective).__name__
             raise InputError(f"method '{method}' brings its own objective ({own}); leave --objective out")
-    if kind.needs_stream and isinstance(parts.batch, MemoryOnly):
+    if chosen.objective.needs_stream and not chosen.batch.has_stream_rows:
         raise InputError(
             f"objective '{name}' learns the present from stream images, method '{method}' trains on its memory "
             "alone; give another --objective or --method"

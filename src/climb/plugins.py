@@ -54,6 +54,20 @@ def refuse_taken(kind: str, name: str, old: Callable[..., Any], new: Callable[..
     climb.errors.InputError: there is a method 'mine' already (climb.plugins.load_plugins); give
     climb.plugins.find_registered another name
     """
-    there, here = (f"{each.__module__}.{each.__qualname__}" for each in (old, new))
+    there, here = (_place(each) for each in (old, new))
     if there != here:  # the same one again: its module has been reloaded
         raise InputError(f"there is {kind} '{name}' already ({there}); give {here} another name")
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """Where a function is defined; of what has no name, such as a `functools.partial`, what Python prints."""
+    return f"{function.__module__}.{function.__qualname__}" if hasattr(function, "__qualname__") else repr(function)
+
+
+def first_line(text: str | None) -> str:
+    """What a docstring begins with; "" of one that says nothing.
+
+    >>> first_line("Keeps the oldest images.  And more."), first_line("  \\n"), first_line(None)
+    ('Keeps the oldest images.  And more.', '', '')
+    """
+    return next(iter((text or "").strip().splitlines()), "")

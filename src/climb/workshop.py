@@ -26,7 +26,7 @@ from climb.memory import (
 )
 from climb.nets import Network, bottleneck, build_network, plain_projector
 from climb.objectives import BYOL, BarlowTwins, Objective, Osiris, Scale, SimCLR, SimSiam, VICReg
-from climb.plugins import find_registered, refuse_taken
+from climb.plugins import find_registered, first_line, refuse_taken
 from climb.seeds import torch_generator
 
 
@@ -211,12 +211,11 @@ def objective(
     def register(make: Make) -> Make:
         if name in OBJECTIVES:
             refuse_taken("an objective", name, OBJECTIVES[name].make, make)
-        summary = (make.__doc__ or name).strip().splitlines()[0]
         OBJECTIVES[name] = Choice(
             name=name,
             kind=kind,
             make=make,
-            summary=summary,
+            summary=first_line(make.__doc__) or name,
             paper=paper,
             views=views,
             lr=lr,

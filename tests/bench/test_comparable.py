@@ -246,7 +246,9 @@ def test_devices_engines_precisions_and_versions_are_said() -> None:
 def test_other_code_is_said_where_any_run_knows_its_own() -> None:
     first, second, unknown = run(versions__commit="3f2a91c04d"), run(versions__commit="3f2a91c04d+changes"), run()
     assert differences([unknown, unknown]) == differences([first, first]) == ([], [])
-    assert differences([second, first]) == ([], ["code of climb differs: 3f2a91c04d, 3f2a91c04d+changes"])
+    edited = "code of climb with changes that no commit holds: 3f2a91c04d+changes"
+    assert differences([second, first]) == ([], ["code of climb differs: 3f2a91c04d, 3f2a91c04d+changes", edited])
+    assert differences([second, second]) == ([], [edited])  # not said to be alike: which changes is not known
     assert differences([unknown, first]) == ([], ["code of climb differs: 3f2a91c04d, unknown"])
 
 

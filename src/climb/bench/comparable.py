@@ -121,6 +121,8 @@ def differences(
     commits = _values(runs, _commit)
     commits += ["unknown"] if commits and any(_commit(run) is None for run in runs) else []
     remarks += [f"code of climb differs: {', '.join(commits)}"] if len(commits) > 1 else []
+    edited = [found for found in commits if found.endswith("+changes")]
+    remarks += [f"code of climb with changes that no commit holds: {', '.join(edited)}"] if edited else []
     return reasons, remarks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -41,6 +42,9 @@ class Mixed:
 
 class BatchRule:
     """What the passes over one stream mini-batch train on: here, the mini-batch alone (``finetune``)."""
+
+    has_stream_rows: ClassVar[bool] = True
+    """Whether its batches hold images of the stream; some objectives learn from no others."""
 
     def rows(self, config: LearnerConfig) -> int:
         """Rows of a full batch that reach the network; decides how many passes make an equal budget."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from climb.config import LearnerConfig
@@ -18,6 +20,8 @@ class MemoryOnly(BatchRule):
     many as are stored. The memory should insert before the passes, as MinRed's does:
     otherwise there is nothing to draw from yet in the first mini-batch, which then trains on its own images.
     """
+
+    has_stream_rows: ClassVar[bool] = False
 
     def rows(self, config: LearnerConfig) -> int:
         """As many as the stream and the replay have elsewhere."""
