@@ -26,8 +26,8 @@ from climb.nets import Network
 from climb.runs.remembered import Remembered, remembered
 from climb.streams import Stream
 
-HEALTH_IMAGES = 1000
-"""Test images, spread over all of them, whose features are looked at for a collapse; of each tenth the image, too."""
+FEATURES_LOOKED_AT, IMAGES_LOOKED_AT = 1000, 100
+"""For a collapse: test images, spread over all of them, whose features are held to how much some of them differ."""
 NEIGHBOURS = 50
 """k of the k-nearest-neighbour probe; all of them where there are fewer training images."""
 
@@ -67,9 +67,8 @@ class Evaluator:
             config=LinearProbeConfig(epochs=self._config.epochs),
             seed=self._seed,
         )
-        every = -(-len(features.test_features) // HEALTH_IMAGES)
-        images = engine.augment.plain(self._data.test.images[:: 10 * every].to(engine.device))
-        return row, feature_health(features.test_features[::every], images)
+        images = _some(self._data.test.images, IMAGES_LOOKED_AT).to(engine.device)
+        return row, feature_health(_some(features.test_features, FEATURES_LOOKED_AT), engine.augment.plain(images))
 
     def final_probes(self, engine: Engine) -> dict[str, float]:
         """The other probes of the main network, in percent: on the held-out images, and on all test images."""
@@ -132,6 +131,11 @@ class Evaluator:
             test_features=self.encoded(engine, network, self._data.test.images),
             test_labels=self._data.test.labels.to(engine.device),
         )
+
+
+def _some(rows: torch.Tensor, most: int) -> torch.Tensor:
+    """At most so many of the rows, spread over all of them."""
+    return rows[:: max(1, -(-len(rows) // most))]
 
 
 def row_to_json(row: Row) -> dict[str, Any]:
