@@ -165,7 +165,18 @@ def test_a_verb_that_begins_anew_does_not_promise_to_continue(climb: Climb, monk
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_real_process_stopped_from_outside(number: int, climb: Climb, tmp_path: Path) -> None:
     """On a stream long enough that the signal arrives in its midst."""
-    options = ["--image-size", "16", "--replay-batch", "16", "--device", "cpu", "--checkpoint-seconds", "0"]
+    options = [
+        "--image-size",
+        "16",
+        "--replay-batch",
+        "16",
+        "--passes",
+        "1",
+        "--device",
+        "cpu",
+        "--checkpoint-seconds",
+        "0",
+    ]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     process = subprocess.Popen(
