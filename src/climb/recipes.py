@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from climb.config import DataConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
 from climb.errors import unknown
+from climb.plugins import first_line
 from climb.presets import apply_preset, evaluated_network
 
 Recipe = Callable[[], RunConfig]
@@ -38,7 +39,7 @@ def get_recipe(name: str, *, preset: str = "default") -> RunConfig:
 
 def describe(name: str) -> str:
     """One line about a recipe."""
-    return (RECIPES[name].__doc__ or "").strip().splitlines()[0]
+    return first_line(RECIPES[name].__doc__)
 
 
 @recipe

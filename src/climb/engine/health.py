@@ -70,6 +70,11 @@ def feature_health(features: torch.Tensor, images: torch.Tensor) -> Health | Non
     return replace(state, spread=round(state.spread / apart, 4))
 
 
+def feature_numbers(state: Health | None) -> dict[str, float]:
+    """As a journal has them, beside those of embeddings; none where nothing can be said."""
+    return {} if state is None else {"feature_spread": state.spread, "feature_rank": state.effective_rank}
+
+
 def _centred(vectors: torch.Tensor) -> torch.Tensor:
     """Of length 1, less their mean."""
     unit = F.normalize(vectors.to(widest(vectors.device)), dim=1)

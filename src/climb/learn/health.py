@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from climb.engine import Engine
-from climb.engine.health import COLLAPSED, ONE_DIRECTION, feature_health
+from climb.engine.health import COLLAPSED, ONE_DIRECTION, feature_health, feature_numbers
 from climb.engine.inference import inference
 from climb.seeds import torch_generator
 
@@ -46,11 +46,10 @@ def measure(engine: Engine, encoder: nn.Module, panel: Panel) -> dict[str, float
     first, second = (_features(engine, encoder, view) for view in views)
     inputs = engine.augment.plain(panel.images)
     plain = _features(engine, encoder, inputs)
-    state = feature_health(plain, inputs)
     return {
         "view_alignment": float((first - second).square().sum(dim=1).mean()),
         "uniformity": float(torch.pdist(plain).square().mul(-2).exp().mean().log()),
-        **({} if state is None else {"feature_spread": state.spread, "feature_rank": state.effective_rank}),
+        **feature_numbers(feature_health(plain, inputs)),
     }
 
 

@@ -17,7 +17,7 @@ import torch
 from climb.config import Execution, RunConfig
 from climb.datasets import load, own_image_size
 from climb.engine import Engine, IidChunks, Observation, resolve_engine, resolve_precision
-from climb.engine.health import FEWEST, Health, health
+from climb.engine.health import FEWEST, Health, feature_numbers, health
 from climb.errors import ClimbError, InputError
 from climb.evaluation import summarize
 from climb.files import write_json
@@ -189,7 +189,7 @@ class Run:
                 "evaluation",
                 network=name,
                 task=segment,
-                **({} if state is None else {"feature_spread": state.spread, "feature_rank": state.effective_rank}),
+                **feature_numbers(state),
                 **row_to_json(row),
             )
             if state is not None:

@@ -17,6 +17,7 @@ from climb.bench.grids.tables import (
     table_simsiam,
 )
 from climb.errors import unknown
+from climb.plugins import first_line
 
 __all__ = ["GRIDS", "Builder", "Entry", "Grid", "Request", "build_grid", "describe"]
 
@@ -54,4 +55,4 @@ def build_grid(name: str, request: Request) -> Grid:
 
 def describe(name: str) -> str:
     """One line about a grid."""
-    return (GRIDS[name].__doc__ or "").strip().splitlines()[0]
+    return first_line(GRIDS[name].__doc__)
