@@ -14,6 +14,7 @@ from climb.engine import Engine, EngineKind, weight_gradients
 from climb.engine.weight_gradients import FEW_ROWS, weight_gradient
 from climb.learner import build_engine
 from climb.methods import METHODS, build_parts, choose_method
+from climb.nets.resnet import BasicBlock
 from climb.workshop import Workshop
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32:UserWarning")
@@ -86,6 +87,33 @@ def test_a_gradient_that_leaves_the_graph_is_moved_and_stays_the_same(
     for one, other in zip(plain, moved, strict=True):
         assert one.dtype == other.dtype == torch.float32
         torch.testing.assert_close(other, one, rtol=0, atol=0)
+
+
+@pytest.mark.slow
+def test_weight_gradients_are_started_in_the_order_of_the_backward() -> None:
+    """The last and largest first. Left to the end, they would have nothing to be beside."""
+    from torch._inductor.utils import fresh_inductor_cache
+
+    from climb.engine.weight_gradient_pass import OPTIONS
+
+    started: list[int] = []
+    compute = weight_gradients._gradient
+
+    def noted(*arguments: object) -> torch.Tensor:
+        gradient = compute(*arguments)
+        started.append(gradient.shape[0])
+        return gradient
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = network(x).square().mean()
+        return result
+
+    network = nn.Sequential(BasicBlock(16, 16, 1), BasicBlock(16, 64, 2), BasicBlock(64, 256, 2))
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    inputs = torch.randn(4, 16, 8, 8, requires_grad=True)
+    with fresh_inductor_cache(), mock.patch.object(weight_gradients, "_gradient", noted):
+        torch.compile(loss, dynamic=False, options=dict(OPTIONS))(inputs).backward()  # type: ignore[no-untyped-call]
+    assert started == [256] * 3 + [64] * 3 + [16] * 2
 
 
 def test_small_steps_are_those_of_methods_that_train_on_the_stream_alone() -> None:

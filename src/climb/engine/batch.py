@@ -60,14 +60,24 @@ class BatchRule:
         """The batch of one pass over the stream images (n, 3, H, W)."""
         return stream_alone(stream)
 
+    def draw(self, replayed: int, generator: torch.Generator) -> torch.Tensor | None:
+        """What is random about the mixing of a batch with so many replayed images: by default, nothing.
+
+        Drawn once for the whole batch, on the generator's device, also where processes share the batch.
+        """
+        return None
+
     def mix(
         self,
         views: torch.Tensor,
         stream_rows: torch.Tensor,
         replay_rows: torch.Tensor,
-        generator: torch.Generator,
+        drawn: torch.Tensor | None,
     ) -> Mixed:
-        """What the network sees of the views (2, n, 3, H, W): by default, all of them as they are."""
+        """What the network sees of the views (2, n, 3, H, W): by default, all of them as they are.
+
+        Draws nothing by itself, so that it can be compiled; ``drawn`` is what `draw` gave.
+        """
         return Mixed(views=views, stream_rows=stream_rows, replay_rows=replay_rows)
 
 

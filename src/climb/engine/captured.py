@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +19,32 @@ Tensors = tuple[torch.Tensor, ...]
 Function = Callable[..., Tensors]
 
 
+class StaticInputs:
+    """Tensors that stay at their addresses, and take what they are given: only what has changed since is copied.
+
+    A pass over the same images, or with the same rows, is then spared a copy: four microseconds each, where a small
+    step has nine hundred.
+    """
+
+    def __init__(self, given: Tensors) -> None:
+        self.tensors: Tensors = tuple(tensor.clone() for tensor in given)
+        self._taken: list[tuple[weakref.ref[torch.Tensor], int] | None] = [None] * len(given)
+
+    def take(self, given: Tensors) -> None:
+        """Hold what ``given`` holds."""
+        for place, (static, tensor) in enumerate(zip(self.tensors, given, strict=True)):
+            taken = self._taken[place]
+            if taken is not None and taken[0]() is tensor and taken[1] == tensor._version:
+                continue
+            static.copy_(tensor)
+            # Tensors of inference mode do not count their changes.
+            self._taken[place] = None if tensor.is_inference() else (weakref.ref(tensor), tensor._version)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Capture:
     graph: torch.cuda.CUDAGraph
-    inputs: Tensors
+    inputs: StaticInputs
     outputs: Tensors
 
 
@@ -70,8 +93,7 @@ class Captured:
                 if rare or self._calls[shapes] <= EAGER_CALLS + WARM_UPS:
                     return self._on_a_side_stream(function, inputs)
                 capture = self._captures[shapes] = self._capture(inputs)
-        for static, given in zip(capture.inputs, inputs, strict=True):
-            static.copy_(given)
+        capture.inputs.take(inputs)
         with torch.cuda.device(self._device):
             capture.graph.replay()
         return capture.outputs
@@ -87,7 +109,7 @@ class Captured:
         return outputs
 
     def _capture(self, inputs: Tensors) -> _Capture:
-        static = tuple(tensor.clone() for tensor in inputs)
+        static = StaticInputs(inputs)
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
@@ -96,7 +118,7 @@ class Captured:
         # one. Thread-local: another thread that copies images meanwhile must not spoil the capture.
         try:
             with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
-                outputs = self._frequent(*static)
+                outputs = self._frequent(*static.tensors)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:

@@ -84,6 +84,12 @@ class Engine:
         self._no_targets = torch.zeros(0, device=device)
         self._replayed = False
         self._rows_of_mask: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = {}
+        # Where the step itself embeds what the memory is given, the memory need not wait for its backward.
+        views = config.embed_mode == config.refresh_mode == "views"
+        beside = device.type == "cuda" and parts.memory is not None and parts.memory.space is not None and views
+        self._side = torch.cuda.Stream(device) if beside else None  # type: ignore[no-untyped-call]
+        self._stepping: torch.cuda.Stream | None = None
+        """The stream of the last step, while something is done beside it."""
         self._eager_step = TrainStep(
             parts,
             augment,
@@ -92,6 +98,7 @@ class Engine:
             precision=precision,
             device=device,
             tuned=kind != "eager",
+            announced=beside,
         )
         self._step: Function = self._eager_step
         self._embed: Function = partial(self._embed_by, self._eager_step)
@@ -99,11 +106,6 @@ class Engine:
             frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
             self._step = Captured(self._step, device=device, generators=(self._generator,), frequent=frequent)
             self._embed = Captured(self._embed, device=device, frequent=partial(self._embed_by, frequent))
-        # Where the step itself embeds what the memory is given, the memory need not wait for its backward.
-        beside = device.type == "cuda" and config.embed_mode == config.refresh_mode == "views"
-        self._side = torch.cuda.Stream(device) if beside else None  # type: ignore[no-untyped-call]
-        self._stepping: torch.cuda.Stream | None = None
-        """The stream of the last step, while something is done beside it."""
 
     # -- learning ------------------------------------------------------------------------------------------------
 

@@ -91,19 +91,24 @@ class MixUp(BatchRule):
             ids=replay.ids,
         )
 
+    def draw(self, replayed: int, generator: torch.Generator) -> torch.Tensor | None:
+        """Two Gamma(alpha) variables, once there is replay. torch.distributions take no generator."""
+        if replayed == 0:
+            return None
+        return torch._standard_gamma(torch.full((2,), self.alpha, device=generator.device), generator=generator)
+
     def mix(
         self,
         views: torch.Tensor,
         stream_rows: torch.Tensor,
         replay_rows: torch.Tensor,
-        generator: torch.Generator,
+        drawn: torch.Tensor | None,
     ) -> Mixed:
         """The blends (2, s, 3, H, W) of the views (2, 2s, 3, H, W), all of them rows of the stream."""
-        if len(replay_rows) == 0:
-            return super().mix(views, stream_rows, replay_rows, generator)
-        # X / (X + Y) of two Gamma(alpha) variables is Beta(alpha, alpha). torch.distributions take no generator.
-        gamma = torch._standard_gamma(torch.full((2,), self.alpha, device=views.device), generator=generator)
-        share = (gamma[0] / gamma.sum()).to(views.dtype)
+        if drawn is None:
+            return super().mix(views, stream_rows, replay_rows, drawn)
+        # X / (X + Y) of two Gamma(alpha) variables is Beta(alpha, alpha).
+        share = (drawn[0] / drawn.sum()).to(views.dtype)
         blends = torch.lerp(views.index_select(1, replay_rows), views.index_select(1, stream_rows), share)
         return Mixed(
             views=blends,

@@ -37,6 +37,7 @@ class TrainStep:
         precision: Precision,
         device: torch.device,
         tuned: bool = False,
+        announced: bool = False,
     ) -> None:
         self.parts = parts
         self.augment = augment
@@ -58,9 +59,9 @@ class TrainStep:
             # The fused optimiser wants every momentum to exist, also of parts whose first gradient comes late.
             # Starting from zero is the same as starting from the first gradient.
             self.load_state_dict({name: torch.zeros_like(p) for name, p in self.parameters.items()})
-        self.embedded = torch.cuda.Event(external=True) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.embedded = torch.cuda.Event(external=True) if announced else None  # type: ignore[no-untyped-call]
         """Recorded in the middle of each step: what it embeds is there, though its backward is still to come."""
-        self._views = augment.views
+        self._views = self._eager_views
         self._losses = self._eager_losses
         self._encode = self._eager_encode
 
@@ -78,14 +79,11 @@ class TrainStep:
         """
         parts = self.parts
         numbers = self.augment.numbers(images, self.generator)
-        if self.group.size == 1:
-            mixed = parts.batch.mix(self._views(images, numbers), stream_rows, replay_rows, self.generator)
-        else:
-            mixed = self._own_views(images, numbers, stream_rows, replay_rows)
-        stream_rows, replay_rows = mixed.stream_rows, mixed.replay_rows
+        drawn = parts.batch.draw(len(replay_rows), self.generator)
+        views = self._views if self.group.size == 1 else self._own_views
+        mixed = views(images, numbers, stream_rows, replay_rows, drawn)
         with numerics(self.device, self.precision, tuned=self._tuned):
-            loss, objective, align, embedded = self._losses(mixed, targets)
-            streamed, replayed = embedded.index_select(0, stream_rows), embedded.index_select(0, replay_rows)
+            loss, objective, align, streamed, replayed = self._losses(mixed, targets)
             if self.embedded is not None:
                 # The device's own stream: the current device of the process may be another one.
                 self.embedded.record(torch.cuda.current_stream(self.device))
@@ -97,23 +95,36 @@ class TrainStep:
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
-        if len(replay_rows) > 0 and self.refreshes_after_step:
+        if len(mixed.replay_rows) > 0 and self.refreshes_after_step:
             replayed = self._replayed_again(mixed)
         return objective.detach(), align.detach(), streamed, replayed
 
+    def _eager_views(
+        self,
+        images: torch.Tensor,
+        numbers: torch.Tensor,
+        stream_rows: torch.Tensor,
+        replay_rows: torch.Tensor,
+        drawn: torch.Tensor | None,
+    ) -> Mixed:
+        """The views to train on, given all that is random about them."""
+        return self.parts.batch.mix(self.augment.views(images, numbers), stream_rows, replay_rows, drawn)
+
     def _own_views(
-        self, images: torch.Tensor, numbers: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor
+        self,
+        images: torch.Tensor,
+        numbers: torch.Tensor,
+        stream_rows: torch.Tensor,
+        replay_rows: torch.Tensor,
+        drawn: torch.Tensor | None,
     ) -> Mixed:
         """This process's part of the views that all processes train on together; the rows are those of all."""
         rule = self.parts.batch
-        drawn = Share(group=self.group, stream_rows=stream_rows, replay_rows=replay_rows)
-        views = self._views(images.index_select(0, drawn.own), self.augment.numbers_of(drawn.own, numbers))
-        # What a rule draws, it draws for the whole batch, in every process alike; hence images of one pixel for all
-        # rows beside the real ones of a few, and the same numbers for both.
-        again = self.generator.clone_state()
-        pixels = views.new_zeros((2, len(images), 1, 1, 1))
-        whole = rule.mix(pixels, stream_rows, replay_rows, self.generator)
-        own = rule.mix(views, drawn.own_stream, drawn.own_replay, again)
+        given = Share(group=self.group, stream_rows=stream_rows, replay_rows=replay_rows)
+        views = self.augment.views(images.index_select(0, given.own), self.augment.numbers_of(given.own, numbers))
+        # Which rows there are after mixing is a matter of the whole batch: images of one pixel tell.
+        whole = rule.mix(views.new_zeros((2, len(images), 1, 1, 1)), stream_rows, replay_rows, drawn)
+        own = rule.mix(views, given.own_stream, given.own_replay, drawn)
         share = Share(group=self.group, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows)
         ordered = own.views.index_select(1, torch.cat([own.stream_rows, own.replay_rows]))
         return Mixed(views=ordered, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows, share=share)
@@ -133,7 +144,7 @@ class TrainStep:
         return (again if mixed.share is None else mixed.share.of_replay(again)).mean(0)
 
     def _eager_losses(self, mixed: Mixed, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The loss to descend; its two parts; float32 (n, d) the mean over the views of each row, in memory space."""
+        """The loss to descend; its two parts; the mean over the views of stream and of replay rows, in memory space."""
         parts, views = self.parts, mixed.views
         rows = views.shape[1]
         features, embeddings = (
@@ -160,7 +171,8 @@ class TrainStep:
                 align = parts.alignment(encoded, objective.detach())
             loss = objective + self.config.alignment_weight * align
         embedded = self._in_memory_space(encoded.features, encoded.embeddings).detach().mean(0)
-        return loss, objective, align, embedded
+        streamed, replayed = (embedded.index_select(0, rows) for rows in (mixed.stream_rows, mixed.replay_rows))
+        return loss, objective, align, streamed, replayed
 
     def _eager_encode(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         with autocast(self.device, self.precision):

@@ -61,6 +61,8 @@ OPTIONS = {
     # Memory that is still being read on the second stream must not be written by the next kernel of the first.
     "allow_buffer_reuse": False,
     "inplace_buffers": False,
+    # For less memory the largest gradients would be left to the end, where nothing is beside them any more.
+    "reorder_for_peak_memory": False,
     "combo_kernels": True,  # one kernel for many small tensors, such as the casts of all weights
 }
 """For torch.compile, of a function whose backward is followed by `weight_gradients.wait`."""
