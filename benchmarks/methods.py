@@ -45,6 +45,9 @@ def main() -> None:
     arguments.add_argument("--warm-up", type=int, default=260, help="mini-batches before timing: 250 fill a memory")
     arguments.add_argument("--batches", type=int, default=20, help="mini-batches of a group")
     arguments.add_argument("--together", action="store_true", help="time all in turn, not each with CLIMB")
+    arguments.add_argument(
+        "--wait-for", type=Path, help="begin to time once this file is there: the device is free then"
+    )
     arguments.add_argument("--json", action="store_true")
     arguments.add_argument("--draw", type=Path)
     given = arguments.parse_args()
@@ -73,6 +76,8 @@ def warmed_up(given: argparse.Namespace, name: str) -> Paced:
 def compare(given: argparse.Namespace, climb: Paced, others: list[Paced]) -> list[dict[str, Any]]:
     paces = [climb, *others]
     times: list[list[float]] = [[] for _ in paces]  # not by name: CLIMB may be held to a second CLIMB
+    while given.wait_for is not None and not given.wait_for.exists():
+        time.sleep(0.1)
     for _ in range(GROUPS):
         for paced, values in zip(paces, times, strict=True):
             values.append(paced.go(given.batches) / given.batches)

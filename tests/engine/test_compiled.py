@@ -12,11 +12,13 @@ from climb.engine import Engine, EngineKind
 from climb.engine.captured import EAGER_CALLS
 from climb.engine.compiled import compiled
 from climb.learner import build_engine
+from climb.methods import choose_method
 
 
-def make(kind: EngineKind) -> Engine:
+def make(kind: EngineKind, method: str = "climb") -> Engine:
     memory = MemoryConfig(capacity=60, stm_centroids=10, ltm_centroids=4, images_per_centroid=5, window=50)
     config = LearnerConfig(backbone="micro", image_size=16, replay_batch=16, memory=memory, lr=0.03)
+    config = choose_method(config, method)
     place = {"seed": 0, "device": torch.device("cpu"), "precision": "float32", "kind": kind}
     return build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]
 
@@ -37,6 +39,34 @@ def test_compiled_steps_agree_with_eager_ones(tmp_path: object, monkeypatch: pyt
         assert other.report == one.report
     assert eager.budget.steps - 3 * 2 > EAGER_CALLS  # replay starts with the third mini-batch
     assert compiled.budget == eager.budget
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+@pytest.mark.parametrize("method", ["cla-b", "lump"])
+def test_small_compiled_steps_agree_with_eager_ones(
+    method: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done beside the chain of kernels, and the compiled optimiser, on few images: the teacher, and blends."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    batches = torch.randint(0, 256, (12, 20, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    eager, small = make("eager", method), make("compiled", method)
+    stored = 0 if method == "cla-b" else 10
+    rows = torch.arange(10), torch.arange(10, 10 + stored)
+    for number, images in enumerate(batches):
+        small.load_state_dict(eager.state_dict())
+        one = eager._step(images[: 10 + stored], *rows, torch.zeros(0))
+        other = small._step(images[: 10 + stored], *rows, torch.zeros(0))
+        for left, right in zip(one, other, strict=True):
+            torch.testing.assert_close(right, left, rtol=1e-3, atol=1e-3, equal_nan=True, msg=f"step {number}")
+        for name, value in eager.state_dict()["optimizer"].items():
+            ours = small.state_dict()["optimizer"][name]
+            torch.testing.assert_close(ours, value, rtol=1e-2, atol=1e-3, msg=f"momentum of {name}, step {number}")
+        for part in ("network", "alignment"):
+            for name, value in eager.state_dict()[part].items():
+                ours = small.state_dict()[part][name]
+                torch.testing.assert_close(ours, value, rtol=1e-2, atol=1e-3, msg=f"{name} after step {number}")
+    assert len(batches) > EAGER_CALLS + 3
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported

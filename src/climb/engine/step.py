@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,9 +11,10 @@ from torch import nn
 
 from climb.augment import Augment
 from climb.config import LearnerConfig
-from climb.engine import weight_gradients
+from climb.engine import ahead, weight_gradients
 from climb.engine.batch import Mixed
 from climb.engine.compiled import compiled
+from climb.engine.descent import compiled_descent
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.errors import ClimbError
@@ -64,6 +65,8 @@ class TrainStep:
         self._views = self._eager_views
         self._losses = self._eager_losses
         self._encode = self._eager_encode
+        self._ask_teacher: Callable[[torch.Tensor], torch.Tensor] | None = None
+        self._descend: Callable[[], None] = self.optimizer.step
 
     def __call__(
         self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor, targets: torch.Tensor
@@ -83,7 +86,8 @@ class TrainStep:
         views = self._views if self.group.size == 1 else self._own_views
         mixed = views(images, numbers, stream_rows, replay_rows, drawn)
         with numerics(self.device, self.precision, tuned=self._tuned):
-            loss, objective, align, streamed, replayed = self._losses(mixed, targets)
+            started = None if self._ask_teacher is None else ahead.start(self._ask_teacher, mixed.views)
+            loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
             if self.embedded is not None:
                 # The device's own stream: the current device of the process may be another one.
                 self.embedded.record(torch.cuda.current_stream(self.device))
@@ -91,7 +95,7 @@ class TrainStep:
             loss.backward()  # type: ignore[no-untyped-call]
             weight_gradients.wait(loss.device)
             self._share_gradients()
-            self.optimizer.step()
+            self._descend()
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
@@ -143,7 +147,9 @@ class TrainStep:
         again = flat.view(2, len(rows), flat.shape[1])
         return (again if mixed.share is None else mixed.share.of_replay(again)).mean(0)
 
-    def _eager_losses(self, mixed: Mixed, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def _eager_losses(
+        self, mixed: Mixed, targets: torch.Tensor, started: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, ...]:
         """The loss to descend; its two parts; the mean over the views of stream and of replay rows, in memory space."""
         parts, views = self.parts, mixed.views
         rows = views.shape[1]
@@ -163,6 +169,8 @@ class TrainStep:
             targets=targets if targets.numel() else None,
             share=mixed.share,
             bf16=self.precision == "bf16",
+            reference=parts.teacher,
+            by_reference=None if started is None else ahead.arrived(started, embeddings.detach()),
         )
         loss = objective = parts.objective(encoded)
         align = torch.full_like(objective, float("nan"), requires_grad=False)
@@ -179,17 +187,33 @@ class TrainStep:
             features, embeddings = self.parts.network(inputs)
         return features, embeddings
 
+    def _eager_ask(self, views: torch.Tensor) -> torch.Tensor:
+        """(2, n, d): what the teacher says of all views (2, n, 3, H, W)."""
+        assert self.parts.teacher is not None
+        with torch.no_grad(), autocast(self.device, self.precision):
+            _, flat = self.parts.teacher(views.flatten(0, 1))
+        said: torch.Tensor = flat.view(*views.shape[:2], flat.shape[1])
+        return said
+
     def compiled(self) -> TrainStep:
-        """The same step, with the same parameters, optimiser and generator, all but the optimiser by torch.compile."""
+        """The same step, with the same parameters, optimiser and generator, by torch.compile.
+
+        A step of few images takes as long as its longest chain of kernels. There, what can be done beside the chain is,
+        and the optimiser, which is in it, is compiled too.
+        """
         twin = copy.copy(self)
+        few = self.parts.batch.rows(self.config) <= weight_gradients.FEW_ROWS
         twin._views = compiled(self._views)
-        twin._losses = compiled(self._losses, self._compiler_options())
+        twin._losses = compiled(self._losses, self._options_of_few() if few else None)
         twin._encode = compiled(self._encode)
+        if few and self.group.size == 1:
+            alignment = self.parts.alignment
+            if self.parts.teacher is not None and alignment is not None and not alignment.needs_replay:
+                twin._ask_teacher = compiled(self._eager_ask, {"combo_kernels": True})
+            twin._descend = compiled_descent(self.optimizer)
         return twin
 
-    def _compiler_options(self) -> Mapping[str, Any] | None:
-        if self.parts.batch.rows(self.config) > weight_gradients.FEW_ROWS:
-            return None
+    def _options_of_few(self) -> Mapping[str, Any]:
         from climb.engine.weight_gradient_pass import OPTIONS
 
         return OPTIONS

@@ -32,6 +32,10 @@ class Encoded:
     """Which rows ``views`` has, where processes share the batch; everything else is of all rows in each of them."""
     bf16: bool = False
     """Whether networks compute in bf16; losses are float32 all the same."""
+    reference: nn.Module | None = None
+    """The network that has been asked about all views beforehand, if one has."""
+    by_reference: torch.Tensor | None = None
+    """(2, n, d): what it says of them."""
 
     def embedded_by(
         self, network: nn.Module, rows: Literal["all", "replay"] = "all", *, views: int = 2
@@ -40,6 +44,8 @@ class Encoded:
 
         The way for a reference network to see images: where processes share the batch, each sends its own rows.
         """
+        if network is self.reference and self.by_reference is not None and rows == "all" and views == 2:
+            return self.by_reference
         replay = self.replay_rows if self.share is None else self.share.own_replay
         seen = self.views[:views] if rows == "all" else self.views[:views].index_select(1, replay)
         # Here, not around whoever calls: an objective's own arithmetic is to stay float32.
