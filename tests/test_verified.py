@@ -50,6 +50,16 @@ def test_a_run_that_is_not_the_method_as_it_is_counts_for_nothing(
     assert [found.seeds for found in collect(tmp_path)] == [plain.seeds - 1]
 
 
+def test_a_seed_that_was_run_twice_counts_once(tmp_path: Path) -> None:
+    shutil.copytree(RESULTS / "cifar100-20-paper", tmp_path / "paper")
+    before = collect(tmp_path)
+    again = tmp_path / "wallclock"
+    shutil.copytree(RESULTS / "cifar100-20-paper" / "seed-4", again)
+    result = json.loads((again / "result.json").read_text())
+    (again / "result.json").write_text(json.dumps({**result, "final_accuracy": 0.0}))
+    assert collect(tmp_path) == before
+
+
 def test_every_published_run_spent_the_papers_budget() -> None:
     """As executed: replay starts when there is something to replay, so that nobody spends more."""
     nominal = 2 * 3 * 45_000 // 10 * 138

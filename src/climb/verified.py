@@ -51,14 +51,15 @@ def verified() -> list[Verified]:
 
 def collect(results: Path) -> list[Verified]:
     """The same from a folder of published results: what the table has to say. Runs with a fault switched on, or on
-    another stream, say nothing of the method as it is and are left out."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    another stream, say nothing of the method as it is and are left out; a seed that was run twice counts once."""
+    seeds: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for run in find_runs([results]):
         if not _as_it_is(from_dict(RunConfig, run.config)):
             continue
         result = run.result
         key = (result["method"], result["preset"], result["dataset"], result["tasks"], run.config["learner"]["lr"])
-        groups.setdefault(key, []).append(result)
+        seeds.setdefault(key, {}).setdefault(result["seed"], result)  # the first by path
+    groups = {key: list(found.values()) for key, found in seeds.items()}
     return [
         Verified(
             **dict(zip(("method", "preset", "dataset", "tasks", "lr"), key, strict=True)),

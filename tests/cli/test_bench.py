@@ -95,6 +95,16 @@ def test_published_runs_are_reused_and_their_table_is_not_folded_in_a_log(
     assert re.search(r"CLA-E +43\.84 +(\* +)?37\.59 ± 1\.14 +\+6\.25 +49\.61 +(\* +)?40\.95 ± 0\.98 +\+8\.66", said.out)
 
 
+def test_seeds_can_begin_at_another_than_the_first(climb: Command, tmp_path: Path) -> None:
+    """Seed 4 of the methods whose times are compared has been published, seeds 5 and on have not."""
+    command = ("bench", "figure-wallclock", "--tasks", 20, "--device", "cpu", "--reuse", RESULTS, "--out", tmp_path)
+    said = climb(*command, "--seeds", 1, "--first-seed", 4, "--plan")
+    assert said.code == 0, said.err
+    assert "6 runs (6 done), 0 to do" in said.out
+    assert "30 runs (0 done), 30 to do" in climb(*command, "--first-seed", 5, "--plan").out  # the paper's five each
+    assert "a seed is at least 0; given -1" in climb(*command, "--first-seed", -1, "--plan").err
+
+
 def test_a_plan_says_which_finished_runs_were_not_made_as_is_asked_for(climb: Command, tmp_path: Path) -> None:
     command = ("bench", "table-regular", "--methods", "climb", "cla-e", "--tasks", 20, "--seeds", 1, "--device", "cpu")
     options = ("--reuse", RESULTS, "--out", tmp_path, "--plan")

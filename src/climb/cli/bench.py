@@ -21,6 +21,7 @@ def bench(
     data: str | None = None,
     methods: tuple[str, ...] = (),
     seeds: int | None = None,
+    first_seed: int = 0,
     tasks: tuple[int, ...] = (),
     scale: Literal["full", "tiny"] = "full",
     preset: str = "paper",
@@ -48,7 +49,8 @@ def bench(
         dataset: which images (see: climb data).
         data: folder that holds the dataset; by default $CLIMB_DATA, then the cache.
         methods: only these methods, or others than the paper's (see: climb methods).
-        seeds: how many seeds, from 0; by default as many as the paper has.
+        seeds: how many seeds; by default as many as the paper has.
+        first_seed: the first of them: other seeds than those that are done, or another machine's share.
         tasks: only these numbers of tasks, such as 20 50; by default the paper's.
         scale: full, or tiny: all rows and columns on a few small synthetic images, to rehearse.
         preset: paper (as printed), default (best measured), reference (the released code, faults included).
@@ -88,7 +90,8 @@ def bench(
     request = Request(
         dataset=dataset,
         methods=methods,
-        seeds=tuple(range(seeds)) if seeds is not None else (),
+        seeds=tuple(range(first_seed, first_seed + seeds)) if seeds is not None else (),
+        first_seed=first_seed,
         tasks=tasks,
         scale=scale,
         preset=preset,

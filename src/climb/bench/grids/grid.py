@@ -22,7 +22,9 @@ class Request:
     methods: tuple[str, ...] = ()
     """Only these methods; none named takes the paper's rows."""
     seeds: tuple[int, ...] = ()
-    """Only these seeds; none named takes 0, 1, … as many as the paper's."""
+    """Only these seeds; none named takes as many as the paper's, from ``first_seed`` on."""
+    first_seed: int = 0
+    """The first of them, where none is named."""
     tasks: tuple[int, ...] = ()
     """Only these numbers of tasks; none named takes the paper's columns."""
     scale: Scale = "full"
@@ -35,16 +37,19 @@ class Request:
         for number in self.tasks:
             if number < 1:
                 raise InputError(f"a stream has at least 1 task; given {number}")
-        if any(seed < 0 for seed in self.seeds):
-            raise InputError(f"a seed is at least 0; given {min(self.seeds)}")
+        if any(seed < 0 for seed in (self.first_seed, *self.seeds)):
+            raise InputError(f"a seed is at least 0; given {min((self.first_seed, *self.seeds))}")
 
     def chosen_seeds(self, paper: int) -> tuple[int, ...]:
         """The seeds asked for, or the paper's number of them; two at most in a rehearsal.
 
         >>> Request(scale="tiny").chosen_seeds(20)
         (0, 1)
+        >>> Request(first_seed=5).chosen_seeds(3)
+        (5, 6, 7)
         """
-        return self.seeds or tuple(range(min(paper, 2) if self.scale == "tiny" else paper))
+        count = min(paper, 2) if self.scale == "tiny" else paper
+        return self.seeds or tuple(range(self.first_seed, self.first_seed + count))
 
 
 @dataclass(frozen=True, kw_only=True)
