@@ -58,6 +58,8 @@ def main() -> None:
     rows = []
     for names in [given.methods] if given.together else [[name] for name in given.methods]:
         others = [warmed_up(given, name) for name in names]
+        while given.wait_for is not None and not given.wait_for.exists():
+            time.sleep(0.1)
         for row in compare(given, climb, others):
             rows.append(row)
             if not given.json:
@@ -76,8 +78,6 @@ def warmed_up(given: argparse.Namespace, name: str) -> Paced:
 def compare(given: argparse.Namespace, climb: Paced, others: list[Paced]) -> list[dict[str, Any]]:
     paces = [climb, *others]
     times: list[list[float]] = [[] for _ in paces]  # not by name: CLIMB may be held to a second CLIMB
-    while given.wait_for is not None and not given.wait_for.exists():
-        time.sleep(0.1)
     for _ in range(GROUPS):
         for paced, values in zip(paces, times, strict=True):
             values.append(paced.go(given.batches) / given.batches)
