@@ -10,6 +10,8 @@ from climb.runs.journal import Journal
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LEFT, RIGHT, BOTTOM, TOP, BETWEEN = 0.75, 0.15, 0.55, 0.4, 0.85
+"""Inches around axes. matplotlib would find them by drawing everything twice: of a short run, half of its time."""
 STREAM, MEMORY_SHORT, MEMORY_LONG, FLOOR = "#3b6fb6", "#e08a2e", "#3d8f5f", "#888888"
 
 
@@ -37,7 +39,7 @@ def _accuracy(result: dict[str, Any], path: Path) -> Path:
     ax.axhline(result["random_encoder_accuracy"], color=FLOOR, lw=1, label="random encoder")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="after task", ylabel="linear probe accuracy (%)", ylim=(0, None))
-    ax.set_title(f"{result['method']} ({result['preset']}) on {result['dataset']}, {result['evaluated']}")
+    ax.set_title(f"{result['method']} ({result['preset']}) on {result['dataset']}, {result['evaluated']}", y=1.0)
     ax.legend(frameon=False, fontsize=8)
     return _save(figure, path)
 
@@ -55,7 +57,7 @@ def _memory(lines: list[dict[str, Any]], ends: list[int], path: Path) -> Path:
         ax.plot(batches, values, color=colour, lw=1.2)
         for end in ends[:-1]:
             ax.axvline(end, color=FLOOR, lw=0.6, ls="--", alpha=0.6)
-        ax.set_title(title, fontsize=10)
+        ax.set_title(title, fontsize=10, y=1.0)
         ax.set_xlabel("stream mini-batch", fontsize=8)
         ax.set_ylim(0, None)
     return _save(figure, path)
@@ -66,12 +68,26 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, li
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, layout="constrained", dpi=120)
+    width, height = size
+    figure = Figure(figsize=size, dpi=120)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
+    figure.subplots_adjust(
+        left=LEFT / width,
+        right=1 - RIGHT / width,
+        bottom=BOTTOM / height,
+        top=1 - TOP / height,
+        wspace=_between(width - LEFT - RIGHT, columns),
+        hspace=_between(height - BOTTOM - TOP, rows),
+    )
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, list(axes.flat)
+
+
+def _between(inches: float, axes: int) -> float:
+    """The room between so many axes side by side, as matplotlib wants it: in parts of the length of one."""
+    return BETWEEN * axes / (inches - BETWEEN * (axes - 1))
 
 
 def _save(figure: Any, path: Path) -> Path:
