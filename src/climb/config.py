@@ -240,9 +240,19 @@ class Execution:
 Config = TypeVar("Config")
 
 
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    """Types of the fields. Python evaluates them anew every time, and a table of many runs asks thousands of times."""
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind)
+    return _HINTS[kind]
+
+
 def _with_plain_numbers(config: Config) -> Config:
     """Numbers as their fields have them: equal settings are then written, and hashed, alike."""
-    hints, changes = get_type_hints(type(config)), dict[str, Any]()
+    hints, changes = _hints(type(config)), dict[str, Any]()
     for item in dataclasses.fields(config):  # type: ignore[arg-type]
         value, hint = getattr(config, item.name), hints[item.name]
         if dataclasses.is_dataclass(value):
@@ -279,7 +289,7 @@ def from_dict(kind: type[Config], data: dict[str, Any]) -> Config:
 
 def check_choices(config: Any) -> None:
     """Refuse a value that is not among a field's choices, here and in nested configurations."""
-    hints = get_type_hints(type(config))
+    hints = _hints(type(config))
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
@@ -295,7 +305,7 @@ def check_numbers(config: LearnerConfig | MemoryConfig) -> None:
     Traceback (most recent call last):
     climb.errors.InputError: image_size must be a whole number; given '32'
     """
-    hints = get_type_hints(type(config))
+    hints = _hints(type(config))
     for item in dataclasses.fields(config):
         value, hint = getattr(config, item.name), hints[item.name]
         if hint is MemoryConfig:
