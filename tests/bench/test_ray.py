@@ -40,8 +40,8 @@ def test_a_run_whose_worker_dies_goes_on_elsewhere(
     tiny_config: MakeConfig, make_job: MakeJob, two_nodes: str, tmp_path: Path
 ) -> None:
     jobs = [
-        make_job(tiny_config(seed=seed, train_per_class=40), checkpoint_seconds=0.0, out=tmp_path / "disturbed")
-        for seed in (0, 1, 2)
+        make_job(tiny_config(seed=seed, train_per_class=count), checkpoint_seconds=0.0, out=tmp_path / "disturbed")
+        for seed, count in enumerate((40, 11, 11))
     ]
     victim = jobs[0]
 
