@@ -37,7 +37,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m "not slow and not gpu"
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 --dist loadfile -m "slow"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "slow"
 
 verify: $(VENV)/.installed
 	$(BIN)/python benchmarks/verify_methods.py

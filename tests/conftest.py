@@ -6,6 +6,7 @@ import inspect
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +40,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA device")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest first: of two processes, none is to begin one of them when the other has no more."""
+    seconds = Counter[Path]()
+    for item in items:
+        marker = item.get_closest_marker("slow")
+        seconds[item.path] += marker.kwargs.get("seconds", 0) if marker is not None else 0
+    items.sort(key=lambda item: -seconds[item.path])  # which leaves equals in their order
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_ours_pass(name: str) -> None:
     check_method(name)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=5)
 @pytest.mark.parametrize("name", sorted(METHODS.keys() - {*FEW, "pcmc"}))
 def test_the_rest_of_ours_pass(name: str) -> None:
     check_method(name)

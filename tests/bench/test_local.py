@@ -39,7 +39,7 @@ def test_places() -> None:
         slots("gpu", None)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_two_at_once_equal_one_after_the_other(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     jobs = [make_job(tiny_config(method="er-fifo", seed=seed)) for seed in (0, 1)]
     outcomes = list(local_executor(device="cpu", per_device=2, logs=tmp_path / "logs")(jobs))
@@ -50,7 +50,7 @@ def test_two_at_once_equal_one_after_the_other(tiny_config: MakeConfig, make_job
     assert all("after task 2" in path.read_text() for path in (tmp_path / "logs").iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_a_killed_worker_costs_its_run_alone_and_that_one_goes_on(
     tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_killed_worker_costs_its_run_alone_and_that_one_goes_on(
     assert [line["batch"] > 0 for line in starts] == [False, True]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     """As Ctrl-C does: the run has no checkpoint yet, and is asked for one."""
     jobs = [make_job(tiny_config(seed=seed, train_per_class=count)) for seed, count in ((0, ENDLESS), (1, 11))]
@@ -94,7 +94,7 @@ def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJo
 BENCH = ("bench", "table-pruning", "--scale", "tiny", "--device", "cpu", "--per-device", "2")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_a_grid_that_was_stopped_and_killed_goes_on_without_repeating_a_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "climb", *BENCH, "--out", str(tmp_path), "--checkpoint-seconds", "0"]
     finished: dict[Path, int] = {}

@@ -20,7 +20,7 @@ from climb.runs import Journal, RunFolder
 MakeConfig = Callable[..., RunConfig]
 MakeJob = Callable[..., Job]
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray's own
+pytestmark = [pytest.mark.slow(seconds=20), pytest.mark.filterwarnings("ignore")]  # Ray's own
 
 
 @pytest.fixture

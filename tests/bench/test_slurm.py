@@ -23,7 +23,7 @@ MakeJob = Callable[..., Job]
 LOCAL = {"cluster": "local", "timeout_min": 60}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_an_array_of_runs(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     good = make_job(tiny_config(method="er-fifo"))
     config = tiny_config(method="er-reservoir")
@@ -40,7 +40,7 @@ def test_an_array_of_runs(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: 
     assert without_seconds(good.folder) == without_seconds(alone.folder)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_a_run_that_is_preempted_goes_on(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     """The signal that Slurm sends before it takes a node away; submitit queues the run again."""
     job = make_job(tiny_config(train_per_class=40), checkpoint_seconds=0.0)
@@ -59,7 +59,7 @@ def test_a_run_that_is_preempted_goes_on(tiny_config: MakeConfig, make_job: Make
     assert [line["batch"] > 0 for line in starts] == [False, True]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_sigterm_before_preemption_saves_and_the_run_is_queued_again(
     tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path
 ) -> None:
@@ -82,7 +82,7 @@ def test_sigterm_before_preemption_saves_and_the_run_is_queued_again(
     assert [line["batch"] > 0 for line in starts] == [False, True]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_sigterm_alone_does_not_end_a_run(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     job = make_job(tiny_config(train_per_class=40), checkpoint_seconds=0.0)
     outcomes = slurm_executor(folder=tmp_path / "slurm", options=LOCAL)([job])
@@ -100,7 +100,7 @@ def test_sigterm_alone_does_not_end_a_run(tiny_config: MakeConfig, make_job: Mak
     assert len(Journal(job.folder / "journal.jsonl").read("start")) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     done, long = make_job(tiny_config(method="er-fifo")), make_job(tiny_config(seed=1, train_per_class=ENDLESS))
     outcomes = slurm_executor(folder=tmp_path / "slurm", options=LOCAL)([done, long])

@@ -16,7 +16,7 @@ from climb.bench.grids import GRIDS, Request, build_grid
 from climb.bench.plan import make_plan
 from climb.cli import run_command
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=10)  # each: all of them together take minutes
 TINY = Request(scale="tiny")
 RUNS = 161
 

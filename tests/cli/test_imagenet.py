@@ -27,7 +27,7 @@ def imagenet(root: Path, picture: Picture, *, classes: int, train: int) -> Path:
     return root
 
 
-@pytest.mark.parametrize("backbone", ["micro", pytest.param("resnet18", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backbone", ["micro", pytest.param("resnet18", marks=pytest.mark.slow(seconds=40))])
 def test_the_recipe_on_a_few_classes(backbone: str, tmp_path: Path, picture: Picture) -> None:
     root = imagenet(tmp_path / "imagenet", picture, classes=4, train=11)
     config = get_recipe("imagenet100-20", preset="paper")
@@ -47,7 +47,7 @@ def test_the_recipe_on_a_few_classes(backbone: str, tmp_path: Path, picture: Pic
     assert model["mean"] == [0.485, 0.456, 0.406]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_the_command_on_a_hundred_classes(climb: Callable[..., Any], tmp_path: Path, picture: Picture) -> None:
     root = imagenet(tmp_path / "imagenet", picture, classes=100, train=2)
     said = climb(

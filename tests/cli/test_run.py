@@ -161,7 +161,7 @@ def test_a_verb_that_begins_anew_does_not_promise_to_continue(climb: Climb, monk
     assert (said.code, said.err) == (130, "climb: interrupted\n")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=45)
 def test_a_real_process_stopped_from_outside(climb: Climb, tmp_path: Path) -> None:
     """Twice, on a stream long enough that each signal arrives in its midst: the bits are those of a run left alone."""
     options = ["--image-size", "16", "--replay-batch", "16", "--passes", "1", "--device", "cpu"]

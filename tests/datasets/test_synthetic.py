@@ -86,7 +86,7 @@ def test_mean_colour_does_not_give_the_class_away() -> None:
     assert probe.score(test.numpy(), data.test.labels.numpy()) < 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=35)
 def test_a_small_network_learns_the_classes() -> None:
     torch.manual_seed(0)
     data = synthetic()

@@ -43,7 +43,7 @@ def test_what_is_compiled_is_traced_in_one_piece(images: Draw) -> None:
     assert torch.equal(torch.compile(step._eager_encode, **whole)(plain), step._eager_encode(plain))  # type: ignore[call-overload]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=45)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 def test_compiled_steps_agree_with_eager_ones(images: Draw, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -64,7 +64,7 @@ def test_compiled_steps_agree_with_eager_ones(images: Draw, tmp_path: object, mo
             torch.testing.assert_close(ours, value, rtol=1e-2, atol=1e-3, msg=f"{name} after step {number}")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=45)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 def test_a_compiled_engine_sleeps(images: Draw, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))

@@ -96,7 +96,7 @@ def test_killed_at_random_moments_it_learns_every_file_exactly_once(
     assert models[0] == models[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=12)
 def test_the_bound_holds_over_a_killed_life(fill: Write, small: dict[str, Any], tmp_path: Path) -> None:
     folder = fill(tmp_path / "images", 400)
     options = {**small, "budget": 60, "checkpoint_seconds": 0.1, "journal_seconds": 0.0}
@@ -283,7 +283,7 @@ for number, file in enumerate(sorted(source.iterdir())):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=12)
 def test_a_folder_that_another_process_fills_is_followed_and_a_signal_ends_it(
     fill: Write, small: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -357,7 +357,7 @@ while True:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=12)
 def test_killed_at_random_moments_while_another_process_fills_its_folder_it_learns_every_file_exactly_once(
     fill: Write, small: dict[str, Any], tmp_path: Path
 ) -> None:

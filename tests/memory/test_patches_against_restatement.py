@@ -102,7 +102,7 @@ def test_embeddings_without_direction_are_at_distance_one_in_both() -> None:
     drive(embeddings, SMALL, sleep=100, most=20, seed=5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_memory_of_the_papers_size_agrees_patch_for_patch() -> None:
     embeddings = drifting_clusters(9000, 64, clusters=300, spread=0.5, task=3000, seed=3)
     happened = drive(embeddings, PAPER, sleep=3000, most=320, seed=3)

@@ -53,7 +53,7 @@ def finished(process: subprocess.Popen[str], out: Path) -> tuple[str, dict[str, 
     return said, json.loads((out / "result.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_two_processes_find_what_one_does_and_one_continues_what_two_began(tmp_path: Path) -> None:
     one = finished(climb(1, *SETTINGS, "--out", tmp_path / "one"), tmp_path / "one")[1]
 

@@ -137,7 +137,7 @@ def test_a_step_sends_what_the_page_on_scaling_says(two: Found) -> None:
         assert rank["sent"]["exchanges"] == rank["exchanges"] + 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 def test_three_processes_share_what_three_do_not_divide(start: Callable[..., Found], two: Found) -> None:
     found = start(3, "twenty_steps")
     test_twenty_steps_are_those_of_one_process(found)
@@ -147,7 +147,7 @@ def test_three_processes_share_what_three_do_not_divide(start: Callable[..., Fou
     assert [{image % 3 for image in rank["share"]["ids"]} for rank in found["twenty_steps"]] == [{0}, {1}, {2}]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 def test_every_method_takes_the_step_of_one_process(start: Callable[..., Found]) -> None:
     for rank in start(2, "every_method")["every_method"]:
         assert len(rank) == 29

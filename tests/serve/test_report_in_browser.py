@@ -11,7 +11,7 @@ import pytest
 from climb.report import write_report
 from climb.report.page import read_memory
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=5)
 Open = Callable[..., Any]
 
 

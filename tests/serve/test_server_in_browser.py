@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=5)
 Start = Callable[..., Any]
 Open = Callable[..., Any]
 PAINTED = """() => [...document.querySelectorAll("svg.chart path.line")].map((path) => path.getTotalLength())"""
