@@ -49,7 +49,7 @@ def test_the_recipe_on_a_few_classes(backbone: str, tmp_path: Path, picture: Pic
 
 @pytest.mark.slow(seconds=40)
 def test_the_command_on_a_hundred_classes(climb: Callable[..., Any], tmp_path: Path, picture: Picture) -> None:
-    root = imagenet(tmp_path / "imagenet", picture, classes=100, train=2)
+    root = imagenet(tmp_path / "imagenet", picture, classes=100, train=1)
     said = climb(
         "run", "imagenet100-20", "--data", root, "--tasks", "2", "--backbone", "micro", "--capacity", "100",
         "--replay-batch", "4", "--passes", "1", "--device", "cpu", "--out", tmp_path / "run",
