@@ -41,7 +41,7 @@ def test_compiled_steps_agree_with_eager_ones(tmp_path: object, monkeypatch: pyt
     assert compiled.budget == eager.budget
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 @pytest.mark.parametrize("method", ["cla-b", "lump"])
 def test_small_compiled_steps_agree_with_eager_ones(

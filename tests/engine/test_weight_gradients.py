@@ -89,7 +89,7 @@ def test_a_gradient_that_leaves_the_graph_is_moved_and_stays_the_same(
         torch.testing.assert_close(other, one, rtol=0, atol=0)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_weight_gradients_are_started_in_the_order_of_the_backward() -> None:
     """The last and largest first. Left to the end, they would have nothing to be beside."""
     from torch._inductor.utils import fresh_inductor_cache
