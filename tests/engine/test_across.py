@@ -49,8 +49,8 @@ def test_networks_share_statistics_in_whatever_part_they_are_and_heads_do_not(
 class Doubled(StreamAndReplay):
     """Someone's own rule, which mixes rows in a way that a process with some of them cannot follow."""
 
-    def mix(self, views: torch.Tensor, *arguments: Any) -> Any:
-        return super().mix(views + views.flip(1), *arguments)
+    def mix(self, views: torch.Tensor, *rows: Any, drawn: Any) -> Any:
+        return super().mix(views + views.flip(1), *rows, drawn=drawn)
 
 
 def test_a_rule_that_mixes_in_a_way_of_its_own_is_for_one_process(make_engine: Make) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
+from climb.alignment import Alignment
+from climb.alignment.frozen_copy import frozen_copy
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, EngineKind
 from climb.engine.captured import EAGER_CALLS
 from climb.engine.compiled import compiled
 from climb.learner import build_engine
 from climb.methods import choose_method
+from climb.nets import Encoded
 
 
 def make(kind: EngineKind, method: str = "climb") -> Engine:
@@ -67,6 +71,35 @@ def test_small_compiled_steps_agree_with_eager_ones(
                 ours = small.state_dict()[part][name]
                 torch.testing.assert_close(ours, value, rtol=1e-2, atol=1e-3, msg=f"{name} after step {number}")
     assert len(batches) > EAGER_CALLS + 3
+    quick = small._step._frequent  # type: ignore[attr-defined]
+    assert (quick._ask_teacher is not None) == (method == "cla-b")
+    assert quick._descend != eager._eager_step.optimizer.step
+
+
+class EvaluatedOnly(Alignment):
+    """Someone's own: it has a teacher, which is evaluated and never asked."""
+
+    needs_replay = False
+
+    def __init__(self, teacher: torch.nn.Module) -> None:
+        super().__init__()
+        self._teacher = frozen_copy(teacher)
+
+    @property
+    def teacher(self) -> torch.nn.Module:
+        return self._teacher
+
+    def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
+        return encoded.embeddings.square().mean()
+
+
+@pytest.mark.parametrize("alignment", [None, EvaluatedOnly])
+def test_a_teacher_is_asked_beforehand_only_if_its_alignment_says_so(alignment: type[EvaluatedOnly] | None) -> None:
+    engine = make("eager", "cla-b")
+    if alignment is not None:
+        engine._eager_step.parts = replace(engine.parts, alignment=alignment(engine.parts.network))
+    assert engine._eager_step.parts.teacher is not None
+    assert (engine._eager_step.compiled()._ask_teacher is None) == (alignment is not None)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported

@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 
 @pytest.mark.parametrize("momentum", [0.9, 0.0])
 def test_it_goes_where_torch_goes(momentum: float) -> None:
-    """Also with a parameter that has no gradient at first, as an aligner before replay, and in channels-last."""
+    """Also with a parameter that has no gradient at first, as an aligner before replay, and in channels-last; without
+    momentum it is torch's own."""
     generator = torch.Generator().manual_seed(0)
     network = nn.ModuleList([nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(5, 2)])
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -157,7 +157,7 @@ def test_mixup_trains_on_the_stream_alone_until_enough_is_stored() -> None:
     rows, none = torch.arange(4), torch.zeros(0, dtype=torch.int64)
     generator = torch.Generator().manual_seed(0)
     state = generator.get_state()
-    mixed = MixUp().mix(views, rows, none, MixUp().draw(0, generator))
+    mixed = MixUp().mix(views, rows, none, drawn=MixUp().draw(0, generator))
     assert torch.equal(generator.get_state(), state)
     assert mixed.views is views
     assert mixed.stream_rows.tolist() == [0, 1, 2, 3]
@@ -166,7 +166,7 @@ def test_mixup_trains_on_the_stream_alone_until_enough_is_stored() -> None:
 def test_one_share_blends_all_rows_and_both_views_wherever_they_lie() -> None:
     views = torch.rand(2, 6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     stream, replay = torch.tensor([4, 0, 3]), torch.tensor([1, 5, 2])
-    mixed = MixUp().mix(views, stream, replay, MixUp().draw(3, torch.Generator().manual_seed(1)))
+    mixed = MixUp().mix(views, stream, replay, drawn=MixUp().draw(3, torch.Generator().manual_seed(1)))
     difference = views[:, stream] - views[:, replay]
     share = ((mixed.views - views[:, replay]) * difference).sum() / difference.square().sum()
     # lambda of the docstring, by LUMP's alpha: a run of the same seed blends as it always did.
@@ -185,7 +185,9 @@ def test_the_share_has_the_beta_distribution(alpha: float) -> None:
     generator, rule = torch.Generator().manual_seed(0), MixUp(alpha)
     rows = torch.tensor([0]), torch.tensor([1])
     draws = 4000
-    shares = torch.stack([rule.mix(views, *rows, rule.draw(1, generator)).views[0, 0, 0, 0, 0] for _ in range(draws)])
+    shares = torch.stack(
+        [rule.mix(views, *rows, drawn=rule.draw(1, generator)).views[0, 0, 0, 0, 0] for _ in range(draws)]
+    )
     variance = 1 / (4 * (2 * alpha + 1))
     assert shares.mean().item() == pytest.approx(0.5, abs=4 * (variance / draws) ** 0.5)
     assert shares.var().item() == pytest.approx(variance, rel=0.08)
@@ -199,7 +201,7 @@ def test_the_share_comes_from_the_given_generator_alone() -> None:
     assert first is not None
     assert again is not None
     assert torch.equal(first, again)
-    assert torch.equal(MixUp().mix(views, *rows, first).views, MixUp().mix(views, *rows, again).views)
+    assert torch.equal(MixUp().mix(views, *rows, drawn=first).views, MixUp().mix(views, *rows, drawn=again).views)
     assert torch.equal(torch.get_rng_state(), before)
     generator = torch.Generator().manual_seed(3)
     state = generator.get_state()

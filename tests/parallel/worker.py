@@ -187,8 +187,8 @@ def refusals(group: Group) -> Any:
     from climb.engine.across import prepare_across
 
     class Shuffled(BatchRule):
-        def mix(self, views: Any, stream_rows: Any, replay_rows: Any, drawn: Any) -> Any:
-            return super().mix(views.flip(1), stream_rows, replay_rows, drawn)
+        def mix(self, views: Any, stream_rows: Any, replay_rows: Any, *, drawn: Any) -> Any:
+            return super().mix(views.flip(1), stream_rows, replay_rows, drawn=drawn)
 
     parts = replace(make_engine("finetune").parts, batch=Shuffled())
     return {

@@ -17,6 +17,8 @@ class Alignment(nn.Module):
     """Whether it has nothing to say about a batch without replay rows."""
     needs_boundaries: ClassVar[bool] = False
     """Whether it must be told where tasks end; tables mark methods that are."""
+    asks_of_all: ClassVar[bool] = False
+    """Whether each `forward` asks ``teacher`` about all rows and both views, once. It may then be asked beforehand."""
 
     @property
     def teacher(self) -> nn.Module | None:

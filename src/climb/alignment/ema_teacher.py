@@ -53,8 +53,9 @@ class EmaTeacher(Alignment):
         self.period = period
         self.rows = rows
         self._has_run = False
-        # Of the class it is a default; whether this one has a say without replay depends on its rows.
+        # Of the class these are defaults; whether this one has a say without replay depends on its rows.
         self.needs_replay = rows == "replay"  # type: ignore[misc]
+        self.asks_of_all = rows == "all"  # type: ignore[misc]
 
     @property
     def teacher(self) -> nn.Module:

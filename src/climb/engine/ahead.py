@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 _streams: dict[torch.device, torch.cuda.Stream] = {}
+_started: set[torch.device] = set()
 
 
 def start(function: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
@@ -26,7 +27,20 @@ def start(function: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
         result = function(inputs)
     inputs.record_stream(beside)  # its memory is not given to another tensor before it has been read
     result.record_stream(main)
+    _started.add(device)
     return result
+
+
+def wait(device: torch.device) -> None:
+    """Let what follows on the current stream see what has been started, if anything has and nobody waited for it yet.
+
+    Args:
+        device: a tensor's, which names its index: ``cuda`` and ``cuda:0`` are two names.
+    """
+    # Only if something has: a CUDA graph may not wait for a stream that does nothing in it.
+    if device in _started:
+        _started.remove(device)
+        torch.cuda.current_stream(device).wait_stream(_streams[device])
 
 
 @torch.library.custom_op("climb::arrived", mutates_args=())
@@ -35,8 +49,7 @@ def arrived(started: Tensor, after: Tensor) -> Tensor:
 
     An operator, so that a compiled function waits here and not where it begins; ``after`` is what it has to do first.
     """
-    if started.device.type == "cuda":
-        torch.cuda.current_stream(started.device).wait_stream(_streams[started.device])
+    wait(started.device)
     return started.clone()
 
 

@@ -72,6 +72,7 @@ class BatchRule:
         views: torch.Tensor,
         stream_rows: torch.Tensor,
         replay_rows: torch.Tensor,
+        *,
         drawn: torch.Tensor | None,
     ) -> Mixed:
         """What the network sees of the views (2, n, 3, H, W): by default, all of them as they are.

@@ -14,9 +14,12 @@ from climb.engine.compiled import compiled
 
 
 def compiled_descent(optimizer: torch.optim.SGD) -> Callable[[], None]:
-    """What ``optimizer.step()`` does, of an optimiser with momentum and weight decay and nothing else."""
+    """What ``optimizer.step()`` does, with the rate, momentum and weight decay that it has now, and nothing else."""
     (group,) = optimizer.param_groups
+    assert not any(group[other] for other in ("nesterov", "dampening", "maximize"))
     rate, momentum, decay = group["lr"], group["momentum"], group["weight_decay"]
+    if momentum == 0:
+        return optimizer.step
 
     def descend(parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
         downhill = torch._foreach_add(gradients, parameters, alpha=decay)

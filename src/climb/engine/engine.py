@@ -120,7 +120,9 @@ class Engine:
                 f"given {images.dtype} of shape {tuple(images.shape)}"
             )
         parts, memory = self.parts, self.parts.memory
-        stream = images.to(self.device)
+        # A copy, also of what is on the device already: passes are spared their own while the tensor stays the same,
+        # and its owner may write to it in ways that torch does not count.
+        stream = images.to(self.device, copy=True)
         report = InsertReport()
         if memory is not None and memory.inserts == "before":
             report = memory.insert(stream, self._embed_stream(stream) if memory.space else None, embed=self.embed)

@@ -102,11 +102,12 @@ class MixUp(BatchRule):
         views: torch.Tensor,
         stream_rows: torch.Tensor,
         replay_rows: torch.Tensor,
+        *,
         drawn: torch.Tensor | None,
     ) -> Mixed:
         """The blends (2, s, 3, H, W) of the views (2, 2s, 3, H, W), all of them rows of the stream."""
         if drawn is None:
-            return super().mix(views, stream_rows, replay_rows, drawn)
+            return super().mix(views, stream_rows, replay_rows, drawn=drawn)
         # X / (X + Y) of two Gamma(alpha) variables is Beta(alpha, alpha).
         share = (drawn[0] / drawn.sum()).to(views.dtype)
         blends = torch.lerp(views.index_select(1, replay_rows), views.index_select(1, stream_rows), share)

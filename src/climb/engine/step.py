@@ -18,7 +18,7 @@ from climb.engine.descent import compiled_descent
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.errors import ClimbError
-from climb.nets import Encoded, frozen
+from climb.nets import Beforehand, Encoded, frozen
 from climb.parallel import Share, current, share_gradients, spread
 
 
@@ -87,7 +87,10 @@ class TrainStep:
         mixed = views(images, numbers, stream_rows, replay_rows, drawn)
         with numerics(self.device, self.precision, tuned=self._tuned):
             started = None if self._ask_teacher is None else ahead.start(self._ask_teacher, mixed.views)
-            loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
+            try:
+                loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
+            finally:
+                ahead.wait(mixed.views.device)  # whatever became of what was started, nothing goes on beside it
             if self.embedded is not None:
                 # The device's own stream: the current device of the process may be another one.
                 self.embedded.record(torch.cuda.current_stream(self.device))
@@ -112,7 +115,7 @@ class TrainStep:
         drawn: torch.Tensor | None,
     ) -> Mixed:
         """The views to train on, given all that is random about them."""
-        return self.parts.batch.mix(self.augment.views(images, numbers), stream_rows, replay_rows, drawn)
+        return self.parts.batch.mix(self.augment.views(images, numbers), stream_rows, replay_rows, drawn=drawn)
 
     def _own_views(
         self,
@@ -127,8 +130,8 @@ class TrainStep:
         given = Share(group=self.group, stream_rows=stream_rows, replay_rows=replay_rows)
         views = self.augment.views(images.index_select(0, given.own), self.augment.numbers_of(given.own, numbers))
         # Which rows there are after mixing is a matter of the whole batch: images of one pixel tell.
-        whole = rule.mix(views.new_zeros((2, len(images), 1, 1, 1)), stream_rows, replay_rows, drawn)
-        own = rule.mix(views, given.own_stream, given.own_replay, drawn)
+        whole = rule.mix(views.new_zeros((2, len(images), 1, 1, 1)), stream_rows, replay_rows, drawn=drawn)
+        own = rule.mix(views, given.own_stream, given.own_replay, drawn=drawn)
         share = Share(group=self.group, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows)
         ordered = own.views.index_select(1, torch.cat([own.stream_rows, own.replay_rows]))
         return Mixed(views=ordered, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows, share=share)
@@ -169,8 +172,7 @@ class TrainStep:
             targets=targets if targets.numel() else None,
             share=mixed.share,
             bf16=self.precision == "bf16",
-            reference=parts.teacher,
-            by_reference=None if started is None else ahead.arrived(started, embeddings.detach()),
+            beforehand=self._arrived(started, views, embeddings),
         )
         loss = objective = parts.objective(encoded)
         align = torch.full_like(objective, float("nan"), requires_grad=False)
@@ -186,6 +188,15 @@ class TrainStep:
         with autocast(self.device, self.precision):
             features, embeddings = self.parts.network(inputs)
         return features, embeddings
+
+    def _arrived(
+        self, started: torch.Tensor | None, views: torch.Tensor, embeddings: torch.Tensor
+    ) -> Beforehand | None:
+        """What the teacher said of these views, if it was asked; waited for once the student has embedded them."""
+        if started is None or self.parts.teacher is None:
+            return None
+        said = ahead.arrived(started, embeddings.detach())
+        return Beforehand(network=self.parts.teacher, views=views, embeddings=said)
 
     def _eager_ask(self, views: torch.Tensor) -> torch.Tensor:
         """(2, n, d): what the teacher says of all views (2, n, 3, H, W)."""
@@ -204,19 +215,14 @@ class TrainStep:
         twin = copy.copy(self)
         few = self.parts.batch.rows(self.config) <= weight_gradients.FEW_ROWS
         twin._views = compiled(self._views)
-        twin._losses = compiled(self._losses, self._options_of_few() if few else None)
+        twin._losses = compiled(self._losses, _options_of_few() if few else None)
         twin._encode = compiled(self._encode)
-        if few and self.group.size == 1:
+        if few:
             alignment = self.parts.alignment
-            if self.parts.teacher is not None and alignment is not None and not alignment.needs_replay:
+            if alignment is not None and alignment.asks_of_all and self.parts.teacher is not None:
                 twin._ask_teacher = compiled(self._eager_ask, {"combo_kernels": True})
             twin._descend = compiled_descent(self.optimizer)
         return twin
-
-    def _options_of_few(self) -> Mapping[str, Any]:
-        from climb.engine.weight_gradient_pass import OPTIONS
-
-        return OPTIONS
 
     @property
     def refreshes_after_step(self) -> bool:
@@ -253,6 +259,12 @@ class TrainStep:
             elif name in state:
                 # empty_like keeps the parameter's memory format.
                 held["momentum_buffer"] = torch.empty_like(parameter).copy_(state[name])
+
+
+def _options_of_few() -> Mapping[str, Any]:
+    from climb.engine.weight_gradient_pass import OPTIONS
+
+    return OPTIONS
 
 
 def trainable(parts: Parts) -> dict[str, nn.Parameter]:

@@ -7,7 +7,7 @@ bit, whatever else has drawn random numbers before.
 from __future__ import annotations
 
 from climb.nets.build import BACKBONES, build_network, check_backbone
-from climb.nets.encoded import Encoded
+from climb.nets.encoded import Beforehand, Encoded
 from climb.nets.frozen import frozen
 from climb.nets.heads import bottleneck, plain_projector, projector
 from climb.nets.micro import MicroNet, micronet
@@ -19,6 +19,7 @@ from climb.nets.vit import VisionTransformer, vit_tiny
 
 __all__ = [
     "BACKBONES",
+    "Beforehand",
     "Encoded",
     "MicroNet",
     "Network",

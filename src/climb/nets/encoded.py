@@ -13,6 +13,17 @@ from climb.parallel import Share
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beforehand:
+    """What a reference network has already said of a batch."""
+
+    network: nn.Module
+    views: torch.Tensor
+    """(2, n, 3, H, W): what it was asked about."""
+    embeddings: torch.Tensor
+    """(2, n, d): what it said."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Encoded:
     """Two views of a training batch of n images, after the network. Nothing depends on the order of the rows."""
 
@@ -32,10 +43,8 @@ class Encoded:
     """Which rows ``views`` has, where processes share the batch; everything else is of all rows in each of them."""
     bf16: bool = False
     """Whether networks compute in bf16; losses are float32 all the same."""
-    reference: nn.Module | None = None
-    """The network that has been asked about all views beforehand, if one has."""
-    by_reference: torch.Tensor | None = None
-    """(2, n, d): what it says of them."""
+    beforehand: Beforehand | None = None
+    """What a reference network has been asked beforehand, if one has."""
 
     def embedded_by(
         self, network: nn.Module, rows: Literal["all", "replay"] = "all", *, views: int = 2
@@ -44,8 +53,15 @@ class Encoded:
 
         The way for a reference network to see images: where processes share the batch, each sends its own rows.
         """
-        if network is self.reference and self.by_reference is not None and rows == "all" and views == 2:
-            return self.by_reference
+        known = self.beforehand
+        if (
+            known is not None
+            and known.network is network
+            and known.views is self.views
+            and rows == "all"
+            and views == 2
+        ):
+            return known.embeddings
         replay = self.replay_rows if self.share is None else self.share.own_replay
         seen = self.views[:views] if rows == "all" else self.views[:views].index_select(1, replay)
         # Here, not around whoever calls: an objective's own arithmetic is to stay float32.
