@@ -18,6 +18,8 @@ from climb.learner import build_engine
 from climb.methods import choose_method
 from climb.nets import Encoded
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+
 
 def make(kind: EngineKind, method: str = "climb") -> Engine:
     memory = MemoryConfig(capacity=60, stm_centroids=10, ltm_centroids=4, images_per_centroid=5, window=50)
@@ -28,7 +30,6 @@ def make(kind: EngineKind, method: str = "climb") -> Engine:
 
 
 @pytest.mark.slow(seconds=100)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 def test_compiled_steps_agree_with_eager_ones(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     stream = torch.randint(0, 256, (8, 10, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -46,7 +47,6 @@ def test_compiled_steps_agree_with_eager_ones(tmp_path: object, monkeypatch: pyt
 
 
 @pytest.mark.slow(seconds=40)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 @pytest.mark.parametrize("method", ["cla-b", "lump"])
 def test_small_compiled_steps_agree_with_eager_ones(
     method: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
@@ -102,7 +102,6 @@ def test_a_teacher_is_asked_beforehand_only_if_its_alignment_says_so(alignment: 
     assert (engine._eager_step.compiled()._ask_teacher is None) == (alignment is not None)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 def test_many_learners_in_one_process_stay_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of a grid trains one method after another, and all share the methods of one class."""
     from torch._dynamo.utils import counters
