@@ -90,13 +90,13 @@ class TrainStep:
             try:
                 loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
             finally:
-                ahead.wait(mixed.views.device)  # whatever became of what was started, nothing goes on beside it
+                ahead.BESIDE.wait(mixed.views.device)  # whatever became of what was started, nothing goes on beside it
             if self.embedded is not None:
                 # The device's own stream: the current device of the process may be another one.
                 self.embedded.record(torch.cuda.current_stream(self.device))
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            weight_gradients.wait(loss.device)
+            weight_gradients.BESIDE.wait(loss.device)
             self._share_gradients()
             self._descend()
         parts.objective.after_step(parts.network)

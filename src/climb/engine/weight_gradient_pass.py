@@ -65,4 +65,4 @@ OPTIONS = {
     "reorder_for_peak_memory": False,
     "combo_kernels": True,  # one kernel for many small tensors, such as the casts of all weights
 }
-"""For torch.compile, of a function whose backward is followed by `weight_gradients.wait`."""
+"""For torch.compile, of a function whose backward is followed by `weight_gradients.BESIDE.wait`."""
