@@ -1,4 +1,4 @@
-"""SGD's step by the compiler: all parameters in one kernel that keeps the whole device busy.
+"""SGD's step by the compiler: all parameters in a few kernels that keep the whole device busy.
 
 Torch's own takes them by the fifty, in blocks too few for a large device: in a step of few images that shows.
 """
