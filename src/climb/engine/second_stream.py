@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -20,17 +21,31 @@ class SecondStream:
         device = read[0].device
         if device.type != "cuda":
             return function()
+        with self._beside(device, read):
+            result = function()
+        result.record_stream(torch.cuda.current_stream(device))
+        return result
+
+    def do(self, function: Callable[[], object], *read: Tensor) -> None:
+        """Likewise, for what changes tensors and makes none."""
+        device = read[0].device
+        if device.type != "cuda":
+            function()
+            return
+        with self._beside(device, read):
+            function()
+
+    @contextmanager
+    def _beside(self, device: torch.device, read: tuple[Tensor, ...]) -> Iterator[None]:
         if device not in self._streams:
             self._streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         main, beside = torch.cuda.current_stream(device), self._streams[device]
         beside.wait_stream(main)
         with torch.cuda.stream(beside):
-            result = function()
+            yield
         for tensor in read:
             tensor.record_stream(beside)  # its memory is not given to another tensor before it has been read
-        result.record_stream(main)
         self._started.add(device)
-        return result
 
     def wait(self, device: torch.device) -> None:
         """Let what follows on the current stream see what has been started, if anything has and nobody has waited yet.
@@ -42,3 +57,7 @@ class SecondStream:
         if device in self._started:
             self._started.remove(device)
             torch.cuda.current_stream(device).wait_stream(self._streams[device])
+
+
+BESIDE = SecondStream()
+"""For what is to be done by the end of a step: gradients of weights, running statistics. The step waits for it."""
