@@ -34,7 +34,7 @@ def test_a_network_that_was_asked_beforehand_is_not_asked_again(encoded: Encoded
     network = Reference()
     said = encoded.embedded_by(network)
     torch.testing.assert_close(said, encoded.views.mean((2, 3, 4)).unsqueeze(2))
-    known = replace(encoded, beforehand=Beforehand(network=network, views=encoded.views, embeddings=said))
+    known = replace(encoded, beforehand=Beforehand(network=network, views=encoded.views, answer=lambda: said))
     assert known.embedded_by(network) is said
     assert network.asked == 1
 
@@ -42,7 +42,7 @@ def test_a_network_that_was_asked_beforehand_is_not_asked_again(encoded: Encoded
 def test_what_it_was_not_asked_is_not_answered_from_what_it_said(encoded: Encoded) -> None:
     """Of other views, of some rows, of one view; or another network."""
     network, other = Reference(), Reference()
-    answer = Beforehand(network=network, views=encoded.views, embeddings=torch.full((2, 3, 1), 7.0))
+    answer = Beforehand(network=network, views=encoded.views, answer=lambda: torch.full((2, 3, 1), 7.0))
     known = replace(encoded, beforehand=answer)
     said = [
         known.embedded_by(network, "replay"),

@@ -19,6 +19,8 @@ class Alignment(nn.Module):
     """Whether it must be told where tasks end; tables mark methods that are."""
     asks_of_all: ClassVar[bool] = False
     """Whether each `forward` asks ``teacher`` about all rows and both views, once. It may then be asked beforehand."""
+    moves_each_step: ClassVar[bool] = True
+    """Whether `after_step` may change ``teacher``; what is made of its weights is then made anew in each step."""
 
     @property
     def teacher(self) -> nn.Module | None:
@@ -37,7 +39,7 @@ class Alignment(nn.Module):
         """A stream mini-batch has arrived; no pass over it yet."""
 
     def after_step(self, student: nn.Module) -> None:
-        """The student has taken a gradient step."""
+        """The student has taken a gradient step; it is not to be changed here."""
 
     def after_batch(self, student: nn.Module) -> None:
         """All passes over a stream mini-batch are done."""

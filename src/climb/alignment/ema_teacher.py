@@ -53,9 +53,10 @@ class EmaTeacher(Alignment):
         self.period = period
         self.rows = rows
         self._has_run = False
-        # Of the class these are defaults; whether this one has a say without replay depends on its rows.
+        # Of the class these are defaults; what this one does depends on its rows and period.
         self.needs_replay = rows == "replay"  # type: ignore[misc]
         self.asks_of_all = rows == "all"  # type: ignore[misc]
+        self.moves_each_step = period == "step"  # type: ignore[misc]
 
     @property
     def teacher(self) -> nn.Module:
@@ -67,9 +68,9 @@ class EmaTeacher(Alignment):
         embeddings = encoded.embeddings
         if self.rows == "replay":
             embeddings = embeddings.index_select(1, encoded.replay_rows)
-        target = encoded.embedded_by(self._teacher, self.rows).flatten(0, 1)
-        self._has_run = True
         predicted = self.aligner(embeddings.flatten(0, 1)).to(embeddings.dtype)
+        target = encoded.embedded_by(self._teacher, self.rows).flatten(0, 1)  # last: it may have to be waited for
+        self._has_run = True
         return -F.cosine_similarity(predicted, target.to(embeddings.dtype), dim=1).mean()
 
     def forwards(self, rows: int, replay_rows: int) -> int:

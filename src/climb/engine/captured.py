@@ -61,6 +61,8 @@ class Captured:
         generators: random generators that it draws from.
         frequent: what to capture in place of ``function``: the same thing, faster but costly to start, for shapes that
             keep coming.
+        before: called before a call of ``frequent`` that follows one of ``function``, and not captured.
+        urgent: its kernels go before those of any stream that it has work done beside it.
     """
 
     def __init__(
@@ -70,8 +72,13 @@ class Captured:
         device: torch.device,
         generators: tuple[torch.Generator, ...] = (),
         frequent: Function | None = None,
+        before: Callable[[], None] | None = None,
+        urgent: bool = False,
     ) -> None:
         self._function = function
+        self._before = before
+        self._was_rare = True
+        self._priority = -1 if urgent else 0
         self._frequent = frequent or function
         self._device = device
         self._side: torch.cuda.Stream | None = None
@@ -84,8 +91,11 @@ class Captured:
         shapes = tuple(tensor.shape for tensor in inputs)
         self._calls[shapes] += 1
         capture = self._captures.get(shapes)
+        rare = capture is None and (self._calls[shapes] <= EAGER_CALLS or len(self._captures) >= MOST_CAPTURES)
+        if self._before is not None and self._was_rare and not rare:
+            self._before()
+        self._was_rare = rare
         if capture is None:
-            rare = self._calls[shapes] <= EAGER_CALLS or len(self._captures) >= MOST_CAPTURES
             function = self._function if rare else self._frequent
             if self._device.type != "cuda":
                 return function(*inputs)
@@ -101,7 +111,7 @@ class Captured:
     def _on_a_side_stream(self, function: Function, inputs: Tensors) -> Tensors:
         # What autograd allocates on the default stream could not be captured later.
         if self._side is None:
-            self._side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self._side = torch.cuda.Stream(priority=self._priority)  # type: ignore[no-untyped-call]
         self._side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._side):
             outputs = function(*inputs)

@@ -102,9 +102,17 @@ class Engine:
         )
         self._step: Function = self._eager_step
         self._embed: Function = partial(self._embed_by, self._eager_step)
+        self._frequent_step = self._eager_step
         if kind != "eager":
-            frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
-            self._step = Captured(self._step, device=device, generators=(self._generator,), frequent=frequent)
+            self._frequent_step = frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
+            self._step = Captured(
+                self._step,
+                device=device,
+                generators=(self._generator,),
+                frequent=frequent,
+                before=frequent.refresh_halves,
+                urgent=frequent.is_small,
+            )
             self._embed = Captured(self._embed, device=device, frequent=partial(self._embed_by, frequent))
 
     # -- learning ------------------------------------------------------------------------------------------------
@@ -128,6 +136,7 @@ class Engine:
             report = memory.insert(stream, self._embed_stream(stream) if memory.space else None, embed=self.embed)
         if parts.alignment is not None:
             parts.alignment.before_batch(parts.network)
+        self._frequent_step.refresh_halves()
         for pass_number in range(self.passes()):
             with fetching(parts.batch, self.group):
                 batch = parts.batch(stream, memory, self.config, pass_number)
@@ -135,6 +144,7 @@ class Engine:
             if len(batch.ids) > 0 and not self._replayed:
                 self._replayed = True
                 parts.objective.on_first_replay(parts.network)
+                self._frequent_step.refresh_halves()
             targets = self._no_targets if batch.targets is None else batch.targets
             objective, alignment, streamed, replayed = self._step(batch.images, stream_rows, replay_rows, targets)
             self._count(batch)
@@ -270,3 +280,4 @@ class Engine:
         restore(self._generator, state["augmentation"])
         self.budget.load_state_dict(state["budget"])
         self._replayed = state["replayed"]
+        self._frequent_step.refresh_halves()

@@ -11,12 +11,15 @@ from torch import nn
 
 from climb.augment import Augment
 from climb.config import LearnerConfig
-from climb.engine import ahead, weight_gradients
+from climb.engine import ahead
 from climb.engine.batch import Mixed
 from climb.engine.compiled import compiled
 from climb.engine.descent import compiled_descent
+from climb.engine.halves import Halves, can_be_halved
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
+from climb.engine.second_stream import BESIDE
+from climb.engine.weight_gradients import FEW_ROWS
 from climb.errors import ClimbError
 from climb.nets import Beforehand, Encoded, frozen
 from climb.parallel import Share, current, share_gradients, spread
@@ -58,8 +61,7 @@ class TrainStep:
         )
         if device.type == "cuda":
             # The fused optimiser wants every momentum to exist, also of parts whose first gradient comes late.
-            # Starting from zero is the same as starting from the first gradient.
-            self.load_state_dict({name: torch.zeros_like(p) for name, p in self.parameters.items()})
+            self._start_momenta()
         self.embedded = torch.cuda.Event(external=True) if announced else None  # type: ignore[no-untyped-call]
         """Recorded in the middle of each step: what it embeds is there, though its backward is still to come."""
         self._views = self._eager_views
@@ -67,6 +69,8 @@ class TrainStep:
         self._encode = self._eager_encode
         self._ask_teacher: Callable[[torch.Tensor], torch.Tensor] | None = None
         self._descend: Callable[[], None] = self.optimizer.step
+        self._halves: Halves | None = None
+        self._teachers_halves: Halves | None = None
 
     def __call__(
         self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor, targets: torch.Tensor
@@ -94,14 +98,16 @@ class TrainStep:
             if self.embedded is not None:
                 # The device's own stream: the current device of the process may be another one.
                 self.embedded.record(torch.cuda.current_stream(self.device))
-            self.optimizer.zero_grad(set_to_none=True)
+            self._forget_gradients()
             loss.backward()  # type: ignore[no-untyped-call]
-            weight_gradients.BESIDE.wait(loss.device)
+            BESIDE.wait(loss.device)
             self._share_gradients()
             self._descend()
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
+            if self._teachers_halves is not None and parts.alignment.moves_each_step:
+                self._teachers_halves.refresh()
         if len(mixed.replay_rows) > 0 and self.refreshes_after_step:
             replayed = self._replayed_again(mixed)
         return objective.detach(), align.detach(), streamed, replayed
@@ -135,6 +141,17 @@ class TrainStep:
         share = Share(group=self.group, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows)
         ordered = own.views.index_select(1, torch.cat([own.stream_rows, own.replay_rows]))
         return Mixed(views=ordered, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows, share=share)
+
+    def _forget_gradients(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        for _, half in self._halves.pairs.values() if self._halves is not None else ():
+            half.grad = None
+
+    def refresh_halves(self) -> None:
+        """Let others have changed the networks' weights: a compiled step may hold them in bf16."""
+        for halves in (self._halves, self._teachers_halves):
+            if halves is not None:
+                halves.refresh()
 
     def _share_gradients(self) -> None:
         named = self.parameters.items()
@@ -185,24 +202,32 @@ class TrainStep:
         return loss, objective, align, streamed, replayed
 
     def _eager_encode(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        network: nn.Module = self.parts.network if self._halves is None else self._halves.network
         with autocast(self.device, self.precision):
-            features, embeddings = self.parts.network(inputs)
+            features, embeddings = network(inputs)
         return features, embeddings
 
     def _arrived(
         self, started: torch.Tensor | None, views: torch.Tensor, embeddings: torch.Tensor
     ) -> Beforehand | None:
-        """What the teacher said of these views, if it was asked; waited for once the student has embedded them."""
+        """What the teacher said of these views, if it was asked; not waited for before somebody needs it."""
         if started is None or self.parts.teacher is None:
             return None
-        said = ahead.arrived(started, embeddings.detach())
-        return Beforehand(network=self.parts.teacher, views=views, embeddings=said)
+
+        def answer() -> torch.Tensor:
+            said: torch.Tensor = ahead.arrived(started, embeddings.detach())
+            return said
+
+        return Beforehand(network=self.parts.teacher, views=views, answer=answer)
 
     def _eager_ask(self, views: torch.Tensor) -> torch.Tensor:
         """(2, n, d): what the teacher says of all views (2, n, 3, H, W)."""
-        assert self.parts.teacher is not None
+        teacher: nn.Module | None = self.parts.teacher
+        if self._teachers_halves is not None:
+            teacher = self._teachers_halves.network
+        assert teacher is not None
         with torch.no_grad(), autocast(self.device, self.precision):
-            _, flat = self.parts.teacher(views.flatten(0, 1))
+            _, flat = teacher(views.flatten(0, 1))
         said: torch.Tensor = flat.view(*views.shape[:2], flat.shape[1])
         return said
 
@@ -213,16 +238,32 @@ class TrainStep:
         and the optimiser, which is in it, is compiled too.
         """
         twin = copy.copy(self)
-        few = self.parts.batch.rows(self.config) <= weight_gradients.FEW_ROWS
         twin._views = compiled(self._views)
-        twin._losses = compiled(self._losses, _options_of_few() if few else None)
         twin._encode = compiled(self._encode)
-        if few:
-            alignment = self.parts.alignment
-            if alignment is not None and alignment.asks_of_all and self.parts.teacher is not None:
-                twin._ask_teacher = compiled(self._eager_ask, {"combo_kernels": True})
-            twin._descend = compiled_descent(self.optimizer)
+        if not self.is_small:
+            twin._losses = compiled(self._losses)
+            return twin
+        teacher, alignment = self.parts.teacher, self.parts.alignment
+        asked = alignment is not None and alignment.asks_of_all
+        if self.precision == "bf16" and can_be_halved(self.parts.network):
+            self._start_momenta()
+            twin._halves = Halves(self.parts.network)
+            twin._teachers_halves = Halves(teacher) if asked and teacher is not None else None
+        if asked and teacher is not None:
+            twin._ask_teacher = compiled(twin._eager_ask, _options_of_few(backward=False))
+        twin._losses = compiled(twin._eager_losses, _options_of_few(backward=True))
+        twin._descend = compiled_descent(self.optimizer, twin._halves)
         return twin
+
+    def _start_momenta(self) -> None:
+        """Let every parameter have one. Starting from zero is the same as starting from the first gradient."""
+        for parameter in self.parameters.values():
+            self.optimizer.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it trains on so few images that most of a GPU waits for its longest chain of kernels."""
+        return self.parts.batch.rows(self.config) <= FEW_ROWS
 
     @property
     def refreshes_after_step(self) -> bool:
@@ -261,10 +302,10 @@ class TrainStep:
                 held["momentum_buffer"] = torch.empty_like(parameter).copy_(state[name])
 
 
-def _options_of_few() -> Mapping[str, Any]:
-    from climb.engine.weight_gradient_pass import OPTIONS
+def _options_of_few(*, backward: bool) -> Mapping[str, Any]:
+    from climb.engine import norm_pass, weight_gradient_pass
 
-    return OPTIONS
+    return {**norm_pass.OPTIONS, **(weight_gradient_pass.OPTIONS if backward else {"combo_kernels": True})}
 
 
 def trainable(parts: Parts) -> dict[str, nn.Parameter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
@@ -14,13 +15,13 @@ from climb.parallel import Share
 
 @dataclass(frozen=True, kw_only=True)
 class Beforehand:
-    """What a reference network has already said of a batch."""
+    """What a reference network has been asked of a batch."""
 
     network: nn.Module
     views: torch.Tensor
     """(2, n, 3, H, W): what it was asked about."""
-    embeddings: torch.Tensor
-    """(2, n, d): what it said."""
+    answer: Callable[[], torch.Tensor]
+    """(2, n, d): what it said. Called where that is needed, and not before: it may have to be waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Encoded:
             and rows == "all"
             and views == 2
         ):
-            return known.embeddings
+            return known.answer()
         replay = self.replay_rows if self.share is None else self.share.own_replay
         seen = self.views[:views] if rows == "all" else self.views[:views].index_select(1, replay)
         # Here, not around whoever calls: an objective's own arithmetic is to stay float32.

@@ -33,4 +33,5 @@ class Objective(nn.Module):
         """The first batch with replay rows is about to be trained on."""
 
     def after_step(self, student: nn.Module) -> None:
-        """The student has taken a gradient step: objectives that follow it with an average do so here."""
+        """The student has taken a gradient step: objectives that follow it with an average do so here. It is not to be
+        changed."""

@@ -1,0 +1,55 @@
+"""For steps of few images: weights that are kept in bf16 beside their float32, not cast anew in every step.
+
+Under autocast each step casts every weight of a convolution or linear layer before its use, and the gradient back. With
+few images that is a twentieth of a step. Here a network computes with weights that are bf16 already; the float32 ones
+stay the truth, and who changes them brings their halves up to date.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+
+class Halves:
+    """A network's twin that computes with bf16 weights where autocast would cast them, and shares all else with it.
+
+    >>> network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    >>> halves = Halves(network)
+    >>> halves.network[0].weight.dtype, halves.network[1].weight is network[1].weight
+    (torch.bfloat16, True)
+    """
+
+    network: nn.Module
+    """The twin, in the mode that the network was in."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.pairs = {name: (whole, _half(whole)) for name, whole in _cast_by_autocast(network).items()}
+        shared = [*network.parameters(), *network.buffers()]
+        known = {id(tensor): tensor for tensor in shared} | {id(whole): half for whole, half in self.pairs.values()}
+        self.network = copy.deepcopy(network, known)  # what is known is taken, not copied
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Cast anew: somebody may have changed the weights."""
+        torch._foreach_copy_([half for _, half in self.pairs.values()], [whole for whole, _ in self.pairs.values()])
+
+
+def can_be_halved(network: nn.Module) -> bool:
+    """Whether it is known how the network uses its weights: all its modules are torch's or ours.
+
+    Somebody's own module may do other things with a layer's weight than calling the layer.
+    """
+    return all(type(module).__module__.startswith(("torch.nn.", "climb.nets.")) for module in network.modules())
+
+
+def _cast_by_autocast(network: nn.Module) -> dict[str, nn.Parameter]:
+    """By name: what belongs to convolutions and linear layers."""
+    layers = [(name, part) for name, part in network.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    return {f"{name}.{own}": weight for name, part in layers for own, weight in part.named_parameters(recurse=False)}
+
+
+def _half(whole: nn.Parameter) -> nn.Parameter:
+    return nn.Parameter(whole.detach().to(torch.bfloat16), requires_grad=whole.requires_grad)
