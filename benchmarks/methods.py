@@ -45,9 +45,6 @@ def main() -> None:
     arguments.add_argument("--warm-up", type=int, default=260, help="mini-batches before timing: 250 fill a memory")
     arguments.add_argument("--batches", type=int, default=20, help="mini-batches of a group")
     arguments.add_argument("--together", action="store_true", help="time all in turn, not each with CLIMB")
-    arguments.add_argument(
-        "--wait-for", type=Path, help="begin to time once this file is there: the device is free then"
-    )
     arguments.add_argument("--json", action="store_true")
     arguments.add_argument("--draw", type=Path)
     given = arguments.parse_args()
@@ -58,8 +55,6 @@ def main() -> None:
     rows = []
     for names in [given.methods] if given.together else [[name] for name in given.methods]:
         others = [warmed_up(given, name) for name in names]
-        while given.wait_for is not None and not given.wait_for.exists():
-            time.sleep(0.1)
         for row in compare(given, climb, others):
             rows.append(row)
             if not given.json:
