@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from climb.engine.descent import compiled_descent
+from climb.engine.descent import CompiledDescent
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -23,7 +23,7 @@ def test_it_goes_where_torch_goes(momentum: float) -> None:
     twin = copy.deepcopy(network)
     settings = {"lr": 0.3, "momentum": momentum, "weight_decay": 0.01}
     theirs, ours = (torch.optim.SGD(each.parameters(), **settings) for each in (network, twin))  # type: ignore[arg-type]
-    step = compiled_descent(ours)
+    step = CompiledDescent(ours)
     for number in range(5):
         for one, other in zip(network.parameters(), twin.parameters(), strict=True):
             late = one.shape[0] == 2

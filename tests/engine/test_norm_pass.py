@@ -159,6 +159,18 @@ def test_a_value_that_is_used_twice_is_not_taken_in() -> None:
     assert taken(forward, torch.randn(2, 4, 8, 8)) == [(False, False)]
 
 
+def test_a_norm_whose_running_statistics_are_read_in_the_same_graph_stays_as_it_is() -> None:
+    """They are moved beside the chain of kernels, and who reads them there would not wait."""
+    layer = nn.BatchNorm2d(5)
+
+    def trained_and_evaluated(x: Tensor) -> Tensor:
+        trained: Tensor = layer(x)
+        assert layer.running_mean is not None
+        return trained + functional.batch_norm(x, layer.running_mean, layer.running_var, layer.weight, layer.bias)
+
+    assert taken(trained_and_evaluated, torch.randn(2, 5, 4, 4)) == []
+
+
 def test_what_is_done_without_gradients_stays_so() -> None:
     def forward(x: Tensor) -> Tensor:
         with torch.no_grad():

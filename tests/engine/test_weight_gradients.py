@@ -65,6 +65,8 @@ def gradients(forward: Forward, *, beside: bool, precision: torch.dtype) -> tupl
         convolution.weight.copy_(torch.randn(convolution.weight.shape, generator=generator))
     x = torch.randn(2, 8, 6, 6, generator=generator, requires_grad=True)
     options = {**weight_gradient_pass.OPTIONS, "post_grad_custom_post_pass": Counting()} if beside else None
+    takers = [weight_gradients.Taker(convolution.weight, lambda gradient: None)]
+    weight_gradients.hand_over(takers)  # whose interest in a gradient must not make torch copy it
     with fresh_inductor_cache(), mock.patch.object(weight_gradients, "_gradient", noted):
         torch.compile(loss, dynamic=False, options=options)(x).backward()  # type: ignore[no-untyped-call,arg-type]
     assert convolution.weight.grad is not None

@@ -24,7 +24,7 @@ class Alignment(nn.Module):
 
     @property
     def teacher(self) -> nn.Module | None:
-        """A reference network that can be evaluated in place of the student, if there is one."""
+        """A reference network that can be evaluated in place of the student, if there is one; it changes in place."""
         return None
 
     def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:

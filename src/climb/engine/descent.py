@@ -6,7 +6,6 @@ be stepped while the backward goes on, is: see `weight_gradients`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -20,63 +19,79 @@ from climb.errors import ClimbError
 Tensors = tuple[Tensor, ...]
 
 
-def compiled_descent(optimizer: torch.optim.SGD, halves: Halves | None = None) -> Callable[[], None]:
+class CompiledDescent:
     """What ``optimizer.step()`` does, with the rate, momentum and weight decay that it has now, and nothing else.
 
-    Weights that have ``halves`` take the gradients of those, and bring them up to date. They need a momentum.
+    Weights that have ``halves`` take the gradients of those, and bring them up to date. They need a momentum. The
+    largest are stepped while the backward goes on: a step that breaks off there has moved them.
     """
-    (group,) = optimizer.param_groups
-    assert not any(group[other] for other in ("nesterov", "dampening", "maximize"))
-    rate, momentum, decay = group["lr"], group["momentum"], group["weight_decay"]
-    if momentum == 0 and halves is None:
-        return optimizer.step
-    pairs = {} if halves is None else {whole: half for whole, half in halves.pairs.values() if whole.requires_grad}
-    taken: set[Tensor] = set()
 
-    def take(whole: nn.Parameter, gradient: Tensor) -> None:
-        held = optimizer.state[whole]["momentum_buffer"]
-        _step_one(whole, gradient, held, pairs[whole], rate=rate, momentum=momentum, decay=decay)
-        taken.add(whole)
+    def __init__(self, optimizer: torch.optim.SGD, halves: Halves | None = None) -> None:
+        (group,) = optimizer.param_groups
+        assert not any(group[other] for other in ("nesterov", "dampening", "maximize"))
+        rate, momentum, decay = self._rates = (group["lr"], group["momentum"], group["weight_decay"])
+        self._optimizer = optimizer
+        self._parameters: list[nn.Parameter] = group["params"]
+        self._pairs = {} if halves is None else {one: half for one, half in halves.pairs.values() if one.requires_grad}
+        large = [whole for whole, half in self._pairs.items() if half.numel() >= MANY_WEIGHTS]
+        self._takers = [Taker(self._pairs[whole], partial(self._take, whole)) for whole in large]
+        self._handed_over = False
+        self._taken: set[nn.Parameter] = set()
 
-    takers = [Taker(half, partial(take, whole)) for whole, half in pairs.items() if half.numel() >= MANY_WEIGHTS]
-    hand_over(takers)
+        def descend(wholes: Tensors, gradients: Tensors, momenta: Tensors, halved: Tensors) -> None:
+            downhill = torch._foreach_add(gradients, wholes, alpha=decay)
+            torch._foreach_mul_(momenta, momentum)
+            torch._foreach_add_(momenta, downhill)
+            torch._foreach_add_(wholes, momenta, alpha=-rate)
+            if halved:
+                torch._foreach_copy_(halved, wholes[: len(halved)])
 
-    def descend(wholes: Tensors, gradients: Tensors, momenta: Tensors, halved: Tensors) -> None:
-        downhill = torch._foreach_add(gradients, wholes, alpha=decay)
-        torch._foreach_mul_(momenta, momentum)
-        torch._foreach_add_(momenta, downhill)
-        torch._foreach_add_(wholes, momenta, alpha=-rate)
-        if halved:
-            torch._foreach_copy_(halved, wholes[: len(halved)])
+        self._quick = compiled(descend)
 
-    quick = compiled(descend)
+    def forget(self) -> None:
+        """Forget the gradients of halves, before others come."""
+        for half in self._pairs.values():
+            half.grad = None
+        for taker in self._takers:
+            taker.gradient = None
+        self._taken.clear()
 
     @torch.no_grad()
-    def step() -> None:
-        gradients = {whole: half.grad for whole, half in pairs.items()}  # those with halves come first
-        if any(whole.grad is not None for whole in pairs):
+    def __call__(self) -> None:
+        """Step what has a gradient and has not been stepped yet."""
+        if not self._handed_over:
+            # Not before a step has shown that the network's own weights are used by nobody beside it.
+            self._handed_over = all(whole.grad is None for whole in self._pairs)
+            hand_over(self._takers if self._handed_over else ())
+        elif any(whole.grad is not None for whole in self._taken):
             raise ClimbError(
-                "a part of the method computes with the network's own weights, beside the network, which the compiled "
-                "step of few images does not expect. Type --engine captured"
+                "a part of the method computes with the network's own weights in some steps and not in others, which "
+                "the compiled step of few images does not expect. Type --engine captured"
             )
-        gradients |= {parameter: parameter.grad for parameter in group["params"] if parameter not in pairs}
-        moved = {each: grad for each, grad in gradients.items() if grad is not None and each not in taken}
-        taken.clear()
-        for taker in takers:
-            taker.gradient = None
-        momenta = [optimizer.state[parameter].get("momentum_buffer") for parameter in moved]
-        if any(held is None for held in momenta):  # it makes them with the first gradient
-            optimizer.step()
-        else:
-            halved = tuple(pairs[each] for each in moved if each in pairs)
-            quick(tuple(moved), tuple(moved.values()), tuple(momenta), halved)
+        gradients = {whole: _sum(half.grad, whole.grad) for whole, half in self._pairs.items()}  # these come first
+        gradients |= {each: each.grad for each in self._parameters if each not in self._pairs}
+        moved = {each: grad for each, grad in gradients.items() if grad is not None and each not in self._taken}
+        momenta = [self._optimizer.state[parameter].get("momentum_buffer") for parameter in moved]
+        _, momentum, _ = self._rates
+        if momentum == 0 or any(held is None for held in momenta):  # torch makes them with the first gradient
+            assert not self._pairs
+            self._optimizer.step()
+            return
+        halved = tuple(self._pairs[each] for each in moved if each in self._pairs)
+        self._quick(tuple(moved), tuple(moved.values()), tuple(momenta), halved)
 
-    step.takers = takers  # type: ignore[attr-defined]  # they live as long as the step does
-    return step
+    def _take(self, whole: nn.Parameter, gradient: Tensor) -> None:
+        held = self._optimizer.state[whole]["momentum_buffer"]
+        _step_one(whole, gradient, held, self._pairs[whole], *self._rates)
+        self._taken.add(whole)
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return one if other is None else other if one is None else one + other
 
 
 def _step_one(
-    whole: Tensor, gradient: Tensor, held: Tensor, half: Tensor, *, rate: float, momentum: float, decay: float
+    whole: Tensor, gradient: Tensor, held: Tensor, half: Tensor, rate: float, momentum: float, decay: float
 ) -> None:
     """One weight's step, on the current stream."""
     if whole.device.type == "cuda":

@@ -12,6 +12,8 @@ import copy
 import torch
 from torch import nn
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
 
 class Halves:
     """A network's twin that computes with bf16 weights where autocast would cast them, and shares all else with it.
@@ -26,6 +28,7 @@ class Halves:
     """The twin, in the mode that the network was in."""
 
     def __init__(self, network: nn.Module) -> None:
+        self._whole_network = network
         self.pairs = {name: (whole, _half(whole)) for name, whole in _cast_by_autocast(network).items()}
         shared = [*network.parameters(), *network.buffers()]
         known = {id(tensor): tensor for tensor in shared} | {id(whole): half for whole, half in self.pairs.values()}
@@ -33,16 +36,21 @@ class Halves:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Cast anew: somebody may have changed the weights."""
+        """Follow the network: somebody may have changed its weights, its mode, or what is trained of it."""
+        for module, twin in zip(self._whole_network.modules(), self.network.modules(), strict=True):
+            twin.training = module.training
+        for whole, half in self.pairs.values():
+            half.requires_grad_(whole.requires_grad)
         torch._foreach_copy_([half for _, half in self.pairs.values()], [whole for whole, _ in self.pairs.values()])
 
 
 def can_be_halved(network: nn.Module) -> bool:
-    """Whether it is known how the network uses its weights: all its modules are torch's or ours.
+    """Whether it is known how the network uses its weights: all its modules are torch's or ours, and nobody listens.
 
-    Somebody's own module may do other things with a layer's weight than calling the layer.
+    Somebody's own module, or a hook, may do other things with a layer's weight than calling the layer.
     """
-    return all(type(module).__module__.startswith(("torch.nn.", "climb.nets.")) for module in network.modules())
+    known = all(type(module).__module__.startswith(("torch.nn.", "climb.nets.")) for module in network.modules())
+    return known and not any(getattr(module, hooks) for module in network.modules() for hooks in HOOKS)
 
 
 def _cast_by_autocast(network: nn.Module) -> dict[str, nn.Parameter]:

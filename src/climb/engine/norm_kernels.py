@@ -207,7 +207,7 @@ def masked_gradient(outgoing, also, y, place, inside, RELU: tl.constexpr, ALSO: 
     if ALSO:
         gradient += tl.load(also + place, mask=inside, other=0.0).to(tl.float32)
     if RELU:
-        gradient = tl.where(tl.load(y + place, mask=inside, other=0.0).to(tl.float32) > 0, gradient, 0.0)
+        gradient = tl.where(tl.load(y + place, mask=inside, other=0.0).to(tl.float32) <= 0, 0.0, gradient)
     return gradient
 
 

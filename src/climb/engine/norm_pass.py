@@ -53,7 +53,7 @@ class NormsInFewKernels(CustomGraphPass):
 
     def uuid(self) -> str:
         """What compiled graphs are kept under; to be changed with the pass, and with the gradients of `norm`."""
-        return "climb norms in few kernels, 3"
+        return "climb norms in few kernels, 4"
 
 
 def norms_in_few_kernels(graph: fx.Graph) -> None:
@@ -130,7 +130,16 @@ def _in_training(node: fx.Node) -> Parts | None:
         return None
     if _rows(x) < 2 or any(other is None or other.dtype is not torch.float32 for other in others):
         return None
+    users = [user for running in tensors[1:3] for user in running.users]
+    if not all(user.target is move_running._opoverload or _trains(user) for user in users):
+        return None  # somebody else here reads them, and would have to wait for their move
     return Parts(*tensors, *numbers)
+
+
+def _trains(node: fx.Node) -> bool:
+    if node.target is not functional.batch_norm:
+        return False
+    return SIGNATURE.bind(*node.args, **node.kwargs).arguments.get("training") is True
 
 
 def _followed(node: fx.Node, parts: Parts) -> tuple[list[fx.Node], fx.Node | None]:
@@ -186,7 +195,7 @@ def _addend(node: fx.Node, batch_norm: fx.Node) -> fx.Node | None:
 def _moves(graph: fx.Graph, parts: Parts, mean: fx.Node, variance: fx.Node) -> list[Move]:
     """The running statistics towards those of this batch, its variance as an estimate of the population's.
 
-    What others in the graph know too is moved here and now; the rest can wait for each other.
+    What is moved twice in the graph is moved one after the other; the rest can wait for each other.
     """
     value = _value(parts.x)
     assert value is not None
@@ -203,14 +212,15 @@ def _moves(graph: fx.Graph, parts: Parts, mean: fx.Node, variance: fx.Node) -> l
 
 
 def _taken_counts(graph: fx.Graph) -> list[fx.Node]:
-    """Counters of batches, whole numbers that the graph is given and does nothing with but add one: no longer here."""
+    """Counters of batch norms, which the graph is given and does nothing with but add one: no longer here."""
     taken = []
     for node in graph.find_nodes(op="call_method", target="add_"):
         counter, value = node.args[0], _value(node.args[0])
         if value is None or value.dtype is not torch.int64 or value.dim() != 0 or node.args[1:] != (1,) or node.kwargs:
             continue
         assert isinstance(counter, fx.Node)
-        if counter.op == "placeholder" and len(counter.users) == 1 and not node.users:
+        named = "num_batches_tracked" in counter.name  # somebody else's may be read right after
+        if named and counter.op == "placeholder" and len(counter.users) == 1 and not node.users:
             taken.append(counter)
             graph.erase_node(node)
     return taken

@@ -167,7 +167,7 @@ def _reference_norm_backward(
     if also is not None:
         gradient = gradient + also
     if relu:
-        gradient = torch.where(y > 0, gradient, 0)
+        gradient = torch.where(y <= 0, 0, gradient)  # not a number stays so
     scale = torch.rsqrt(variance + eps)
     normal = _centred(x, mean) * _by_channel(scale)
     of_bias, of_weight = gradient.sum(OVER), (gradient * normal).sum(OVER)

@@ -14,7 +14,7 @@ from climb.config import LearnerConfig
 from climb.engine import ahead
 from climb.engine.batch import Mixed
 from climb.engine.compiled import compiled
-from climb.engine.descent import compiled_descent
+from climb.engine.descent import CompiledDescent
 from climb.engine.halves import Halves, can_be_halved
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
@@ -99,8 +99,10 @@ class TrainStep:
                 # The device's own stream: the current device of the process may be another one.
                 self.embedded.record(torch.cuda.current_stream(self.device))
             self._forget_gradients()
-            loss.backward()  # type: ignore[no-untyped-call]
-            BESIDE.wait(loss.device)
+            try:
+                loss.backward()  # type: ignore[no-untyped-call]
+            finally:
+                BESIDE.wait(loss.device)
             self._share_gradients()
             self._descend()
         parts.objective.after_step(parts.network)
@@ -144,8 +146,8 @@ class TrainStep:
 
     def _forget_gradients(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        for _, half in self._halves.pairs.values() if self._halves is not None else ():
-            half.grad = None
+        if isinstance(self._descend, CompiledDescent):
+            self._descend.forget()
 
     def refresh_halves(self) -> None:
         """Let others have changed the networks' weights: a compiled step may hold them in bf16."""
@@ -244,15 +246,16 @@ class TrainStep:
             twin._losses = compiled(self._losses)
             return twin
         teacher, alignment = self.parts.teacher, self.parts.alignment
-        asked = alignment is not None and alignment.asks_of_all
-        if self.precision == "bf16" and can_be_halved(self.parts.network):
+        asked = teacher is not None and alignment is not None and alignment.asks_of_all
+        if self.precision == "bf16" and self.config.momentum > 0 and can_be_halved(self.parts.network):
             self._start_momenta()
             twin._halves = Halves(self.parts.network)
-            twin._teachers_halves = Halves(teacher) if asked and teacher is not None else None
-        if asked and teacher is not None:
+            if asked and teacher is not None and can_be_halved(teacher):
+                twin._teachers_halves = Halves(teacher)
+        if asked:
             twin._ask_teacher = compiled(twin._eager_ask, _options_of_few(backward=False))
         twin._losses = compiled(twin._eager_losses, _options_of_few(backward=True))
-        twin._descend = compiled_descent(self.optimizer, twin._halves)
+        twin._descend = CompiledDescent(self.optimizer, twin._halves)
         return twin
 
     def _start_momenta(self) -> None:

@@ -62,14 +62,17 @@ def weight_gradient(
     network in channels-last, as `Parts.prepare` leaves it, have the same.
 
     ``left`` is a weight that the chain is through with: it has come to ``behind``, the gradient of the input of that
-    weight's convolution. Whoever takes that weight's gradients may change it now.
+    weight's convolution. Whoever takes that weight's gradients may change it now, which torch is not told: nothing else
+    in a backward reads a weight or what it is rounded from.
     """
     rest = (None, stride, padding, dilation, False, [0, 0], groups, [False, True, False])  # the weight's alone
 
     def compute() -> Tensor:
         gradient = _gradient(dtype, outgoing, inputs, weight, *rest)
         if (taker := _takers.get(weight.data_ptr())) is not None:
-            taker.gradient = gradient
+            taker.gradient = (
+                gradient.detach()
+            )  # another reference: torch would copy a gradient that somebody else holds
         if left is not None and (taker := _takers.get(left.data_ptr())) is not None and taker.gradient is not None:
             taker.take(taker.gradient)
             taker.gradient = None
