@@ -15,6 +15,7 @@ from climb.engine.descent import CompiledDescent
 from climb.engine.halves import Halves, can_be_halved
 from climb.engine.parts import Parts
 from climb.engine.weight_gradients import Taker, hand_over, weight_gradient
+from climb.errors import ClimbError
 from climb.learner import build_engine
 from climb.methods import choose_method
 from climb.nets.resnet import resnet18
@@ -110,6 +111,10 @@ def test_a_descent_with_halves_goes_where_torch_goes() -> None:
             mine = ours.get_parameter(name)
             torch.testing.assert_close(mine, parameter, rtol=1e-6, atol=1e-6, msg=f"{name} after step {number}")
         assert not out_of_date(halves)
+    step._taken.add(ours[0].weight)  # type: ignore[arg-type]  # as if it had been stepped during the backward
+    ours[0].weight.grad = torch.zeros_like(ours[0].weight)  # type: ignore[arg-type]
+    with pytest.raises(ClimbError, match="in some steps and not in others"):
+        step()
 
 
 def test_a_gradient_is_taken_only_once_the_chain_is_through_with_its_weight_and_while_somebody_is_there() -> None:

@@ -102,9 +102,8 @@ class Engine:
         )
         self._step: Function = self._eager_step
         self._embed: Function = partial(self._embed_by, self._eager_step)
-        self._frequent_step = self._eager_step
+        self._frequent_step = frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
         if kind != "eager":
-            self._frequent_step = frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
             self._step = Captured(
                 self._step,
                 device=device,

@@ -1,8 +1,8 @@
 """For steps of few images: weights that are kept in bf16 beside their float32, not cast anew in every step.
 
-Under autocast each step casts every weight of a convolution or linear layer before its use, and the gradient back. With
-few images that is a twentieth of a step. Here a network computes with weights that are bf16 already; the float32 ones
-stay the truth, and who changes them brings their halves up to date.
+Under autocast each step casts every weight of a convolution or linear layer before its use, and the gradient back,
+however few images there are. Here a network computes with weights that are bf16 already; the float32 ones stay the
+truth, and who changes them brings their halves up to date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Halves:
     """
 
     network: nn.Module
-    """The twin, in the mode that the network was in."""
+    """The twin, in the mode that the network was in when last looked at."""
 
     def __init__(self, network: nn.Module) -> None:
         self._whole_network = network

@@ -70,9 +70,8 @@ def weight_gradient(
     def compute() -> Tensor:
         gradient = _gradient(dtype, outgoing, inputs, weight, *rest)
         if (taker := _takers.get(weight.data_ptr())) is not None:
-            taker.gradient = (
-                gradient.detach()
-            )  # another reference: torch would copy a gradient that somebody else holds
+            # Not the tensor itself: torch copies, at once, a gradient that somebody else holds.
+            taker.gradient = gradient.detach()
         if left is not None and (taker := _takers.get(left.data_ptr())) is not None and taker.gradient is not None:
             taker.take(taker.gradient)
             taker.gradient = None
