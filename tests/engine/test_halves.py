@@ -12,7 +12,7 @@ from torch import nn
 from climb.config import LearnerConfig
 from climb.engine import descent, weight_gradient_pass
 from climb.engine.descent import CompiledDescent
-from climb.engine.halves import Halves, can_be_halved
+from climb.engine.halves import Halves, is_known
 from climb.engine.parts import Parts
 from climb.engine.weight_gradients import Taker, hand_over, weight_gradient
 from climb.errors import ClimbError
@@ -74,12 +74,12 @@ def test_only_networks_whose_modules_are_known_are_halved() -> None:
     class Odd(nn.Linear):
         """Somebody's own: it does more with its weight than multiply."""
 
-    assert can_be_halved(network())
-    assert can_be_halved(resnet18(32, generator=torch.Generator().manual_seed(0)))
-    assert not can_be_halved(nn.Sequential(Odd(2, 2)))
+    assert is_known(network())
+    assert is_known(resnet18(32, generator=torch.Generator().manual_seed(0)))
+    assert not is_known(nn.Sequential(Odd(2, 2)))
     watched = network()
     watched[0].register_forward_hook(lambda *given: None)
-    assert not can_be_halved(watched)
+    assert not is_known(watched)
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_compiled_steps_are_the_same_with_and_without_halves(tmp_path: object, m
         stepped.clear()
         with monkeypatch.context() as patched:
             if not halved:
-                patched.setattr("climb.engine.step.can_be_halved", lambda network: False)
+                patched.setattr("climb.engine.step.is_known", lambda network: False)
             config = choose_method(LearnerConfig(backbone="micro", image_size=16, replay_batch=16, lr=0.03), "cla-b")
             place = {"seed": 0, "device": torch.device("cpu"), "precision": "bf16", "kind": "compiled"}
             engine = build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]

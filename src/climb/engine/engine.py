@@ -113,6 +113,18 @@ class Engine:
                 urgent=frequent.is_small,
             )
             self._embed = Captured(self._embed, device=device, frequent=partial(self._embed_by, frequent))
+        self._in_advance: Function | None = None
+        self._step_on_views: Function = self._eager_step.on_views
+        if kind == "compiled" and frequent.knows_in_advance:
+            known = frequent.in_advance()
+            self._in_advance = Captured(known, device=device, generators=(self._generator,), frequent=known.compiled())
+            self._step_on_views = Captured(
+                self._eager_step.on_views,
+                device=device,
+                frequent=frequent.on_views,
+                before=frequent.refresh_halves,
+                urgent=True,
+            )
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -136,7 +148,9 @@ class Engine:
         if parts.alignment is not None:
             parts.alignment.before_batch(parts.network)
         self._frequent_step.refresh_halves()
-        for pass_number in range(self.passes()):
+        passes = self.passes()
+        views, said = self._known_of(stream, passes)
+        for pass_number in range(passes):
             with fetching(parts.batch, self.group):
                 batch = parts.batch(stream, memory, self.config, pass_number)
             stream_rows, replay_rows = self._rows(batch.is_replay)
@@ -144,8 +158,12 @@ class Engine:
                 self._replayed = True
                 parts.objective.on_first_replay(parts.network)
                 self._frequent_step.refresh_halves()
-            targets = self._no_targets if batch.targets is None else batch.targets
-            objective, alignment, streamed, replayed = self._step(batch.images, stream_rows, replay_rows, targets)
+            if self._in_advance is None:
+                targets = self._no_targets if batch.targets is None else batch.targets
+                outputs = self._step(batch.images, stream_rows, replay_rows, targets)
+            else:
+                outputs = self._step_on_views(views[pass_number], said[pass_number], stream_rows, replay_rows)
+            objective, alignment, streamed, replayed = outputs
             self._count(batch)
             if memory is not None and memory.space is not None and len(batch.ids) > 0:
                 with self._beside_the_step():
@@ -198,6 +216,12 @@ class Engine:
             rows = ((~is_replay).nonzero().flatten(), is_replay.nonzero().flatten())
             self._rows_of_mask[key] = (rows[0].to(self.device), rows[1].to(self.device))
         return self._rows_of_mask[key]
+
+    def _known_of(self, stream: torch.Tensor, passes: int) -> tuple[torch.Tensor, ...]:
+        """Views of all passes and what the teacher says of them, where that is had in advance."""
+        if self._in_advance is None:
+            return self._no_targets, self._no_targets
+        return self._in_advance(stream, stream.new_zeros(passes))
 
     def passes(self) -> int:
         """Gradient steps of the next mini-batch.

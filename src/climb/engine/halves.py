@@ -44,7 +44,7 @@ class Halves:
         torch._foreach_copy_([half for _, half in self.pairs.values()], [whole for whole, _ in self.pairs.values()])
 
 
-def can_be_halved(network: nn.Module) -> bool:
+def is_known(network: nn.Module) -> bool:
     """Whether it is known how the network uses its weights: all its modules are torch's or ours, and nobody listens.
 
     Somebody's own module, or a hook, may do other things with a layer's weight than calling the layer.

@@ -12,10 +12,12 @@ from torch import nn
 from climb.augment import Augment
 from climb.config import LearnerConfig
 from climb.engine import ahead
-from climb.engine.batch import Mixed
+from climb.engine.batch import BatchRule, Mixed
 from climb.engine.compiled import compiled
 from climb.engine.descent import CompiledDescent
-from climb.engine.halves import Halves, can_be_halved
+from climb.engine.groups import can_go_by_groups
+from climb.engine.halves import Halves, is_known
+from climb.engine.in_advance import InAdvance
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
 from climb.engine.second_stream import BESIDE
@@ -84,13 +86,26 @@ class TrainStep:
             (s, d) the mean over the two views of each stream row, in the memory's space, from before the step; and
             float32 (r, d) that of the replay rows, from before or, if so configured, after it.
         """
-        parts = self.parts
         numbers = self.augment.numbers(images, self.generator)
-        drawn = parts.batch.draw(len(replay_rows), self.generator)
+        drawn = self.parts.batch.draw(len(replay_rows), self.generator)
         views = self._views if self.group.size == 1 else self._own_views
-        mixed = views(images, numbers, stream_rows, replay_rows, drawn)
+        return self._train(views(images, numbers, stream_rows, replay_rows, drawn), targets)
+
+    def on_views(
+        self, views: torch.Tensor, said: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Likewise on views (2, n, 3, H, W) at hand, of which the teacher has ``said`` (2, n, d): see `in_advance`."""
+        mixed = Mixed(views=views, stream_rows=stream_rows, replay_rows=replay_rows)
+        return self._train(mixed, said.new_zeros(0), said)
+
+    def _train(
+        self, mixed: Mixed, targets: torch.Tensor, said: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        parts = self.parts
         with numerics(self.device, self.precision, tuned=self._tuned):
-            started = None if self._ask_teacher is None else ahead.start(self._ask_teacher, mixed.views)
+            started = said
+            if said is None and self._ask_teacher is not None:
+                started = ahead.start(self._ask_teacher, mixed.views)
             try:
                 loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
             finally:
@@ -246,11 +261,11 @@ class TrainStep:
             twin._losses = compiled(self._losses)
             return twin
         teacher, alignment = self.parts.teacher, self.parts.alignment
-        asked = teacher is not None and alignment is not None and alignment.asks_of_all
-        if self.precision == "bf16" and self.config.momentum > 0 and can_be_halved(self.parts.network):
+        asked = teacher is not None and alignment is not None and alignment.asks_of_all and not self.knows_in_advance
+        if self.precision == "bf16" and self.config.momentum > 0 and is_known(self.parts.network):
             self._start_momenta()
             twin._halves = Halves(self.parts.network)
-            if asked and teacher is not None and can_be_halved(teacher):
+            if asked and teacher is not None and is_known(teacher):
                 twin._teachers_halves = Halves(teacher)
         if asked:
             twin._ask_teacher = compiled(twin._eager_ask, _options_of_few(backward=False))
@@ -267,6 +282,29 @@ class TrainStep:
     def is_small(self) -> bool:
         """Whether it trains on so few images that most of a GPU waits for its longest chain of kernels."""
         return self.parts.batch.rows(self.config) <= FEW_ROWS
+
+    @property
+    def knows_in_advance(self) -> bool:
+        """Whether all views of a mini-batch's small steps, and what the teacher says of them, can be had before them.
+
+        So it is where every step has the same images, and the teacher stands still between them.
+        """
+        alignment, teacher = self.parts.alignment, self.parts.teacher
+        stands_still = alignment is not None and alignment.asks_of_all and not alignment.moves_each_step
+        same_images = type(self.parts.batch) is BatchRule and self.group.size == 1 and not self.augment.per_batch
+        return self.is_small and stands_still and same_images and teacher is not None and can_go_by_groups(teacher)
+
+    def in_advance(self) -> InAdvance:
+        """What makes the views and asks the teacher, for `on_views`."""
+        assert self.parts.teacher is not None
+        return InAdvance(
+            self.augment,
+            self.parts.teacher,
+            generator=self.generator,
+            precision=self.precision,
+            device=self.device,
+            tuned=self._tuned,
+        )
 
     @property
     def refreshes_after_step(self) -> bool:
