@@ -35,7 +35,7 @@ class NormByGroups(nn.Module):
         if not norm.training:
             outputs: Tensor = norm(inputs)
             return outputs
-        x = _split(inputs, self.groups).float()
+        x = _split(inputs, self.groups).to(torch.promote_types(inputs.dtype, torch.float32))
         over = [1, *range(3, x.dim())]
         variance, mean = torch.var_mean(x, over, correction=0, keepdim=True)
         of_each_channel = (-1, *[1] * (x.dim() - 3))
