@@ -132,5 +132,5 @@ def test_captured_answers_agree_with_those_of_each_pass(precision: str) -> None:
         assert (known[1].float() - said.float()).norm() <= near * said.float().norm(), f"mini-batch {number}"
         for name, value in eager.state_dict()["alignment"].items():
             ours = quick.state_dict()["alignment"][name]
-            assert (ours - value).float().norm() <= near * value.float().norm() + 1e-4, f"{name}, {number}"
+            assert (ours.float() - value.float()).norm() <= near * value.float().norm() + 1e-4, f"{name}, {number}"
     assert len(quick._in_advance._captures) == 1  # type: ignore[attr-defined]

@@ -60,4 +60,7 @@ class SecondStream:
 
 
 BESIDE = SecondStream()
-"""For what is to be done by the end of a step: gradients of weights, running statistics. The step waits for it."""
+"""For what is to be done by the end of a backward: gradients of weights, running statistics. The optimiser waits."""
+
+LAST = SecondStream()
+"""For what is begun at the end of a backward and goes on beside the optimiser: a first layer's gradient and step."""

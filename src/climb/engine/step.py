@@ -20,7 +20,7 @@ from climb.engine.halves import Halves, is_known
 from climb.engine.in_advance import InAdvance
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
-from climb.engine.second_stream import BESIDE
+from climb.engine.second_stream import BESIDE, LAST
 from climb.engine.weight_gradients import FEW_ROWS
 from climb.errors import ClimbError
 from climb.nets import Beforehand, Encoded, frozen
@@ -115,11 +115,14 @@ class TrainStep:
                 self.embedded.record(torch.cuda.current_stream(self.device))
             self._forget_gradients()
             try:
-                loss.backward()  # type: ignore[no-untyped-call]
+                try:
+                    loss.backward()  # type: ignore[no-untyped-call]
+                finally:
+                    BESIDE.wait(loss.device)
+                self._share_gradients()
+                self._descend()
             finally:
-                BESIDE.wait(loss.device)
-            self._share_gradients()
-            self._descend()
+                LAST.wait(loss.device)
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
