@@ -17,7 +17,7 @@ from climb.learner import build_engine
 from climb.methods import choose_method
 from climb.presets import apply_preset
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32:UserWarning")
 
 
 def apart(engine: Engine, images: torch.Tensor, passes: int) -> tuple[torch.Tensor, torch.Tensor]:
