@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from climb.checks import check_method
 from climb.cli import run_command
 from climb.methods import METHODS
-from climb.workshop import OBJECTIVES
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 REGISTERED = {
-    "own_memory": "er-random-slot",
-    "own_objective": "climb-close-and-even",
-    "own_alignment": "stay-near",
-    "own_method": "minred-targets",
+    "own_memory": ("er-random-slot", "RandomSlotMemory"),
+    "own_objective": ("climb-close-and-even", "CloseAndEven"),
+    "own_alignment": ("stay-near", "StayNear"),
+    "own_method": ("minred-targets", "StoredTargets"),
 }
-
-
-@pytest.fixture
-def unchanged_registries() -> Iterator[None]:
-    """What a test registers is gone after it."""
-    methods, objectives = dict(METHODS), dict(OBJECTIVES)
-    yield
-    for registry, before in ((METHODS, methods), (OBJECTIVES, objectives)):
-        registry.clear()
-        registry.update(before)  # type: ignore[arg-type]
+"""The method that an example registers, and one of its parts."""
 
 
 def test_every_example_is_known_and_short() -> None:
@@ -40,7 +30,7 @@ def test_every_example_is_known_and_short() -> None:
     for file in files:
         source = file.read_text(encoding="utf-8")
         assert len(source.splitlines()) < 60, file.name
-        assert f'check_method("{REGISTERED[file.stem]}")' in source
+        assert f'check_method("{REGISTERED[file.stem][0]}")' in source
     assert "check_memory(" in (EXAMPLES / "own_memory.py").read_text(encoding="utf-8")
 
 
@@ -55,18 +45,30 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         timeout=600,
     )
     assert found.returncode == 0, found.stderr
-    assert REGISTERED[name] in found.stdout
+    assert REGISTERED[name][0] in found.stdout
 
 
-@pytest.mark.usefixtures("unchanged_registries")
-@pytest.mark.parametrize(("name", "method"), REGISTERED.items())
-def test_what_it_registers_is_listed(name: str, method: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", REGISTERED)
+def test_a_package_brings_it_by_its_entry_point(
+    name: str, install: Callable[[str, str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To wherever a method is named: the list with its parts, the help, a bench, the checks."""
+    method, part = REGISTERED[name]
     assert method not in METHODS
-    spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert METHODS[method].summary != method
-    assert run_command(["methods"]) == 0
-    assert f" {method} " in capsys.readouterr().out
+    install(f"climb_brings_{name}", (EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
+
+    def said(*command: str) -> str:
+        try:
+            code: object = run_command(command)
+        except SystemExit as left:  # how the argument parser leaves after its help
+            code = left.code
+        assert code == 0
+        return capsys.readouterr().out
+
+    listed = said("methods")
+    assert f" {method} " in listed
+    assert f" {part} " in listed
+    assert f", {method}" in " ".join(said("run", "--help").replace("│", " ").split())
+    bench = ("bench", "table-regular", "--tasks", "20", "--seeds", "1", "--plan")
+    assert "2 runs (0 done), 2 to do" in said(*bench, "--methods", "climb", method)
+    check_method(method)

@@ -185,6 +185,19 @@ def test_a_memory_without_bound_is_held_against_those_that_have_one_alone() -> N
     assert differences([*released, bounded], others=[*released, bounded, indicative]) == said
 
 
+def test_bytes_are_told_where_memories_of_as_many_images_take_more() -> None:
+    plain = [run(method=name, memory_bytes=7_680_000) for name in ("cla-e", "er-fifo")]
+    heavier = [run(method="climb", memory_bytes=8_990_000 + seed, seed=seed) for seed in range(2)]
+    minred, none = run(method="minred", memory_bytes=53_160_000), run(method="iid", memory_bytes=0)
+    said = (
+        "memories take, embeddings included: 7.7 MB (row of cla-e, row of er-fifo); 9.0 MB (row of climb); "
+        "53 MB (row of minred)"
+    )
+    assert differences([*plain, *heavier, minred, none]) == ([], [said])
+    assert differences([*plain, none]) == ([], [])
+    assert differences([*plain, minred], allowed=["capacity"]) == ([], [])
+
+
 def test_methods_that_are_told_where_tasks_end_are_marked() -> None:
     told = run(method="cassle-r", needs_boundaries=True)
     assert differences([run(needs_boundaries=False), told]) == ([], ["told where tasks end: cassle-r"])

@@ -98,6 +98,7 @@ def differences(
     apart = [run for run in runs if not any(run is other for other in compared)]
     remarks = _unbounded(apart if unbounded else runs)
     remarks += _outside(compared, apart)
+    remarks += [] if "capacity" in allowed else _bytes(runs)
     told = _values([run for run in runs if run.result.get("needs_boundaries")], _method)
     remarks += [f"told where tasks end: {', '.join(told)}"] if told else []
     streams = [found for found in _values(runs, _given_stream) if not any(found in reason for reason in reasons)]
@@ -236,6 +237,20 @@ def _outside(compared: Sequence[FinishedRun], apart: Sequence[FinishedRun]) -> l
 def _unbounded(runs: Sequence[FinishedRun]) -> list[str]:
     found = sorted({run.row for run in runs if run.result.get("memory_bounded") is False})
     return [f"a memory without bound: {', '.join(found)}"] if found else []
+
+
+def _bytes(runs: Sequence[FinishedRun]) -> list[str]:
+    """What memories take, where it is not the same: as many images may come with embeddings, or without."""
+    taken: dict[str, list[int]] = {}
+    for run in runs:
+        if run.result.get("memory_bytes"):
+            taken.setdefault(run.row, []).append(run.result["memory_bytes"])
+    having: dict[str, list[str]] = {}
+    for row, found in sorted(taken.items(), key=lambda item: max(item[1])):
+        megabytes = max(found) / 1e6
+        having.setdefault(f"{megabytes:.0f} MB" if megabytes >= 10 else f"{megabytes:#.2g} MB", []).append(row)
+    said = "; ".join(f"{size} ({', '.join(rows)})" for size, rows in having.items())
+    return [f"memories take, embeddings included: {said}"] if len(having) > 1 else []
 
 
 def _settings(runs: Sequence[FinishedRun]) -> list[str]:
