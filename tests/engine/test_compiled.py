@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ import torch
 from climb.alignment import Alignment
 from climb.alignment.frozen_copy import frozen_copy
 from climb.config import LearnerConfig, MemoryConfig
-from climb.engine import Engine, EngineKind
+from climb.engine import Engine, EngineKind, weight_gradients
 from climb.engine.captured import EAGER_CALLS
 from climb.engine.compiled import compiled
+from climb.engine.descent import CompiledDescent
 from climb.learner import build_engine
 from climb.methods import choose_method
 from climb.nets import Encoded
@@ -53,6 +55,8 @@ def test_small_compiled_steps_agree_with_eager_ones(
 ) -> None:
     """What is done beside the chain of kernels, and the compiled optimiser, on few images: the teacher, and blends."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    beside = Mock(wraps=weight_gradients._gradient)
+    monkeypatch.setattr(weight_gradients, "_gradient", beside)
     batches = torch.randint(0, 256, (12, 20, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     eager, small = make("eager", method), make("compiled", method)
     stored = 0 if method == "cla-b" else 10
@@ -74,6 +78,7 @@ def test_small_compiled_steps_agree_with_eager_ones(
     quick = small._step._frequent  # type: ignore[attr-defined]
     assert (quick._ask_teacher is not None) == (method == "cla-b")
     assert quick._descend != eager._eager_step.optimizer.step
+    assert beside.called  # which no gradient would be if the losses were more than one graph
 
 
 class EvaluatedOnly(Alignment):
@@ -100,6 +105,17 @@ def test_a_teacher_is_asked_beforehand_only_if_its_alignment_says_so(alignment: 
         engine._eager_step.parts = replace(engine.parts, alignment=alignment(engine.parts.network))
     assert engine._eager_step.parts.teacher is not None
     assert (engine._eager_step.compiled()._ask_teacher is None) == (alignment is not None)
+
+
+def test_gradients_that_somebody_listens_to_stay_in_the_chain() -> None:
+    """Beside it they would be heard of before they are there."""
+    for listen in (None, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook):
+        step = make("eager", "cla-b")._eager_step
+        step.precision = "bf16"
+        if listen is not None:
+            listen(next(iter(step.parameters.values())), lambda gradient: None)
+        quick = step.compiled()
+        assert isinstance(quick._descend, CompiledDescent) == (quick._halves is not None) == (listen is None)
 
 
 def test_many_learners_in_one_process_stay_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,5 +80,12 @@ def test_only_networks_whose_images_meet_in_usual_batch_norms_alone() -> None:
         nn.BatchNorm2d(3, momentum=None),
         nn.BatchNorm2d(3, track_running_stats=False),
         nn.InstanceNorm2d(3, track_running_stats=True),
+        nn.Softmax(dim=0),
+        nn.FractionalMaxPool2d(2, 2),
+        nn.MultiheadAttention(4, 2, dropout=0.1),
+        nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 3, 1)),
     ):
         assert not can_go_by_groups(nn.Sequential(nn.Conv2d(3, 3, 1), other)), other
+    norm = nn.BatchNorm2d(3)
+    assert can_go_by_groups(nn.Sequential(norm, nn.ReLU()))
+    assert not can_go_by_groups(nn.Sequential(norm, nn.ReLU(), norm))

@@ -132,20 +132,17 @@ def test_a_gradient_is_taken_only_once_the_chain_is_through_with_its_weight_and_
     weight_gradient(outgoing, inputs, next_weight, *rest, weight, inputs)
     assert len(taken) == 1  # once
     weight_gradient(outgoing, inputs, weight, *rest, None, None)
-    weight_gradient(outgoing, inputs, weight, *rest, weight, None)
-    assert len(taken) == 2  # of a first layer at once: the chain never comes to its weight
-    weight_gradient(outgoing, inputs, weight, *rest, None, None)
     takers.clear()
     weight_gradient(outgoing, inputs, next_weight, *rest, weight, inputs)
-    weight_gradient(outgoing, inputs, weight, *rest, weight, None)
-    assert len(taken) == 2
+    assert len(taken) == 1
 
 
 @pytest.mark.slow(seconds=60)
 def test_compiled_steps_are_the_same_with_and_without_halves(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit, with weights that are stepped while the backward goes on, and a teacher that is averaged."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(weight_gradient_pass, "MANY_WEIGHTS", 500)
+    for module in (descent, weight_gradient_pass):
+        monkeypatch.setattr(module, "MANY_WEIGHTS", 500)
     prepare = Parts.prepare
 
     def as_on_a_gpu(parts: Parts, device: torch.device) -> None:
@@ -187,9 +184,6 @@ def test_compiled_steps_are_the_same_with_and_without_halves(tmp_path: object, m
     assert not stepped
     halved = engines(True)
     assert len(stepped) >= 2
-    first = next(value.shape for value in plain[0].values() if value.dim() == 4)
-    assert first[1] == 3
-    assert first in stepped
     for number, (one, other) in enumerate(zip(plain, halved, strict=True)):
         for name, value in one.items():
             torch.testing.assert_close(other[name], value, rtol=0, atol=0, msg=f"{name} after mini-batch {number}")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from climb.engine.health import health
+from climb.errors import ClimbError
 
 
 def test_random_directions_are_healthy_and_one_point_is_not() -> None:
@@ -16,6 +17,11 @@ def test_random_directions_are_healthy_and_one_point_is_not() -> None:
     assert not alive.collapsed
     point = torch.randn(1, 16, generator=generator) + 1e-4 * torch.randn(200, 16, generator=generator)
     assert health(point).collapsed
+
+
+def test_embeddings_that_are_no_numbers_are_a_matter_of_training() -> None:
+    with pytest.raises(ClimbError, match="not finite any more: training diverged; lower the learning rate"):
+        health(torch.full((9, 4), float("nan")))
 
 
 def test_embeddings_on_a_line_have_rank_one() -> None:

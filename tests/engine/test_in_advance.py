@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
+from climb.alignment import EmaTeacher
 from climb.config import LearnerConfig
 from climb.engine import Engine, EngineKind, in_advance
 from climb.engine.numerics import numerics
@@ -87,6 +89,23 @@ def test_only_where_images_and_teacher_stay_as_they_are(make_engine: Callable[..
     assert not step.knows_in_advance
 
 
+def test_of_an_alignment_of_somebodys_own_nothing_is_known(make_engine: Callable[..., Engine]) -> None:
+    class Jumping(EmaTeacher):
+        """Averages once a mini-batch, and does something in each step as well."""
+
+        def after_step(self, student: nn.Module) -> None:
+            self._average(student)
+
+    step = make_engine("cla-b", "paper")._eager_step
+    assert isinstance(step.parts.alignment, EmaTeacher)
+    step.parts = replace(
+        step.parts, alignment=Jumping(step.parts.network, step.parts.alignment.aligner, period="batch", rows="all")
+    )
+    assert not step.knows_in_advance
+    assert step.parts.alignment is not None
+    assert step.parts.alignment.moves_each_step
+
+
 def make(kind: EngineKind, backbone: str, device: str, precision: str) -> Engine:
     # Two passes a mini-batch: in ten, rounding that tips a relu grows to a tenth of a momentum.
     side = 16 if backbone == "micro" else 32
@@ -132,5 +151,5 @@ def test_captured_answers_agree_with_those_of_each_pass(precision: str) -> None:
         assert (known[1].float() - said.float()).norm() <= near * said.float().norm(), f"mini-batch {number}"
         for name, value in eager.state_dict()["alignment"].items():
             ours = quick.state_dict()["alignment"][name]
-            assert (ours.float() - value.float()).norm() <= near * value.float().norm() + 1e-4, f"{name}, {number}"
+            assert (ours - value).float().norm() <= near * value.float().norm() + 1e-4, f"{name}, {number}"
     assert len(quick._in_advance._captures) == 1  # type: ignore[attr-defined]

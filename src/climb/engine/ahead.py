@@ -12,12 +12,12 @@ from torch import Tensor
 
 from climb.engine.second_stream import SecondStream
 
-BESIDE = SecondStream()
+STREAM = SecondStream()
 
 
 def start(function: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
     """``function`` of ``inputs``. On a GPU it is begun on a second stream and there only after `arrived`."""
-    return BESIDE.start(lambda: function(inputs), inputs)
+    return STREAM.start(lambda: function(inputs), inputs)
 
 
 @torch.library.custom_op("climb::arrived", mutates_args=())
@@ -26,7 +26,7 @@ def arrived(started: Tensor, after: Tensor) -> Tensor:
 
     An operator, so that a compiled function waits here and not where it begins; ``after`` is what it has to do first.
     """
-    BESIDE.wait(started.device)
+    STREAM.wait(started.device)
     return started.clone()
 
 

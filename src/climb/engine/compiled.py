@@ -23,14 +23,21 @@ def compiled(
     """``function`` through torch.compile, at its first call; its gradients too.
 
     What it cannot trace it runs as it is: a third party's part may do anything. Kernels are kept in the cache folder.
-    ``options`` are the compiler's own.
+    ``options`` are the compiler's own, and hold while the function is one graph: in pieces, it is compiled without.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_dir() / "compiled"))
-    quick = torch.compile(function, dynamic=False, options=None if options is None else dict(options))
+    in_pieces = torch.compile(function, dynamic=False)
+    whole = None if options is None else torch.compile(function, dynamic=False, fullgraph=True, options=dict(options))
 
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        nonlocal whole
         # torch counts versions over all objects that share a method, and gives up on it, silently, at eight.
         with torch._dynamo.config.patch(recompile_limit=VERSIONS):
-            return quick(*args, **kwargs)
+            if whole is not None:
+                try:
+                    return whole(*args, **kwargs)
+                except torch._dynamo.exc.Unsupported:  # found while tracing: nothing has been computed
+                    whole = None
+            return in_pieces(*args, **kwargs)
 
     return call

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from climb.engine.compiled import compiled
 from climb.engine.halves import Halves
-from climb.engine.weight_gradients import Taker, hand_over
+from climb.engine.weight_gradients import MANY_WEIGHTS, Taker, hand_over
 from climb.errors import ClimbError
 
 Tensors = tuple[Tensor, ...]
@@ -23,8 +23,7 @@ class CompiledDescent:
     """What ``optimizer.step()`` does, with the rate, momentum and weight decay that it has now, and nothing else.
 
     Weights that have ``halves`` take the gradients of those, and bring them up to date. They need a momentum. The
-    largest are stepped while the backward goes on: a step that breaks off there has moved them. A first layer's may
-    still be at it when the call is over.
+    largest are stepped while the backward goes on: a step that breaks off there has moved them.
     """
 
     def __init__(self, optimizer: torch.optim.SGD, halves: Halves | None = None) -> None:
@@ -34,7 +33,8 @@ class CompiledDescent:
         self._optimizer = optimizer
         self._parameters: list[nn.Parameter] = group["params"]
         self._pairs = {} if halves is None else {one: half for one, half in halves.pairs.values() if one.requires_grad}
-        self._takers = [Taker(half, partial(self._take, whole)) for whole, half in self._pairs.items()]
+        large = [whole for whole, half in self._pairs.items() if half.numel() >= MANY_WEIGHTS]
+        self._takers = [Taker(self._pairs[whole], partial(self._take, whole)) for whole in large]
         self._handed_over = False
         self._taken: set[nn.Parameter] = set()
 

@@ -114,7 +114,7 @@ class Engine:
             )
             self._embed = Captured(self._embed, device=device, frequent=partial(self._embed_by, frequent))
         self._in_advance: Function | None = None
-        self._step_on_views: Function = self._eager_step.on_views
+        self._step_on_views: Function  # where something is known in advance
         if kind == "compiled" and frequent.knows_in_advance:
             known = frequent.in_advance()
             self._in_advance = Captured(known, device=device, generators=(self._generator,), frequent=known.compiled())
@@ -149,7 +149,7 @@ class Engine:
             parts.alignment.before_batch(parts.network)
         self._frequent_step.refresh_halves()
         passes = self.passes()
-        views, said = self._known_of(stream, passes)
+        known = None if self._in_advance is None else self._in_advance(stream, stream.new_zeros(passes))
         for pass_number in range(passes):
             with fetching(parts.batch, self.group):
                 batch = parts.batch(stream, memory, self.config, pass_number)
@@ -158,10 +158,11 @@ class Engine:
                 self._replayed = True
                 parts.objective.on_first_replay(parts.network)
                 self._frequent_step.refresh_halves()
-            if self._in_advance is None:
+            if known is None:
                 targets = self._no_targets if batch.targets is None else batch.targets
                 outputs = self._step(batch.images, stream_rows, replay_rows, targets)
             else:
+                views, said = known
                 outputs = self._step_on_views(views[pass_number], said[pass_number], stream_rows, replay_rows)
             objective, alignment, streamed, replayed = outputs
             self._count(batch)
@@ -216,12 +217,6 @@ class Engine:
             rows = ((~is_replay).nonzero().flatten(), is_replay.nonzero().flatten())
             self._rows_of_mask[key] = (rows[0].to(self.device), rows[1].to(self.device))
         return self._rows_of_mask[key]
-
-    def _known_of(self, stream: torch.Tensor, passes: int) -> tuple[torch.Tensor, ...]:
-        """Views of all passes and what the teacher says of them, where that is had in advance."""
-        if self._in_advance is None:
-            return self._no_targets, self._no_targets
-        return self._in_advance(stream, stream.new_zeros(passes))
 
     def passes(self) -> int:
         """Gradient steps of the next mini-batch.

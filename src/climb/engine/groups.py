@@ -14,8 +14,12 @@ from torch import Tensor, nn
 
 from climb.engine.halves import is_known
 
-RANDOM_OR_ACROSS = (nn.modules.dropout._DropoutNd, nn.SyncBatchNorm, nn.RReLU, nn.modules.instancenorm._InstanceNorm)
-"""Layers that draw numbers, or in which batches or processes meet otherwise than in a batch norm."""
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+EACH_BY_ITSELF = (
+    *(nn.Conv2d, nn.Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+    *(nn.Flatten, nn.Identity, nn.Sequential, nn.ModuleList),
+)
+"""Torch's modules that are known to treat images one by one, and to draw nothing; so do all in `climb.nets`."""
 
 
 class NormByGroups(nn.Module):
@@ -91,10 +95,13 @@ class ByGroups:
 
 
 def can_go_by_groups(network: nn.Module) -> bool:
-    """Whether it is known that images of a batch meet in batch norms alone, and that nothing is drawn."""
-    norms = [part for part in network.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    """Whether it is known that images of a batch meet in batch norms alone, each used once, and nothing is drawn."""
+    modules = [module for _, module in network.named_modules(remove_duplicate=False)]
+    norms = [module for module in modules if type(module) in NORMS]
     usual = all(norm.track_running_stats and norm.momentum is not None for norm in norms)
-    return usual and is_known(network) and not any(isinstance(part, RANDOM_OR_ACROSS) for part in network.modules())
+    others = [module for module in modules if type(module) not in NORMS]
+    apart = all(type(one) in EACH_BY_ITSELF or type(one).__module__.startswith("climb.nets.") for one in others)
+    return usual and apart and len(set(norms)) == len(norms) and is_known(network)
 
 
 def _split(rows: Tensor, groups: int) -> Tensor:

@@ -49,8 +49,9 @@ def is_known(network: nn.Module) -> bool:
 
     Somebody's own module, or a hook, may do other things with a layer's weight than calling the layer.
     """
-    known = all(type(module).__module__.startswith(("torch.nn.", "climb.nets.")) for module in network.modules())
-    return known and not any(getattr(module, hooks) for module in network.modules() for hooks in HOOKS)
+    modules = list(network.modules())
+    known = all(type(module).__module__.startswith(("torch.nn.modules.", "climb.nets.")) for module in modules)
+    return known and not any(getattr(module, hooks) for module in modules for hooks in HOOKS)
 
 
 def _cast_by_autocast(network: nn.Module) -> dict[str, nn.Parameter]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from climb.errors import ClimbError
 from climb.precision import widest
 
 COLLAPSED = 0.1  # spread below which embeddings are as good as one point
@@ -46,6 +47,8 @@ def health(embeddings: torch.Tensor) -> Health:
     # much faster than a GPU does.
     gram = centred @ centred.T if len(centred) <= centred.shape[1] else centred.T @ centred
     matrix = gram.cpu().numpy()
+    if not np.isfinite(matrix).all():
+        raise ClimbError("the network's embeddings are not finite any more: training diverged; lower the learning rate")
     spread = math.sqrt(np.trace(matrix) / len(centred))
     values = np.sqrt(np.linalg.eigvalsh(matrix).clip(min=0.0))
     share = values / max(values.sum(), 1e-12)

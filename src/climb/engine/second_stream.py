@@ -41,11 +41,13 @@ class SecondStream:
             self._streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         main, beside = torch.cuda.current_stream(device), self._streams[device]
         beside.wait_stream(main)
-        with torch.cuda.stream(beside):
-            yield
-        for tensor in read:
-            tensor.record_stream(beside)  # its memory is not given to another tensor before it has been read
-        self._started.add(device)
+        try:
+            with torch.cuda.stream(beside):
+                yield
+        finally:  # also of what breaks off something may be going on
+            for tensor in read:
+                tensor.record_stream(beside)  # its memory is not given to another tensor before it has been read
+            self._started.add(device)
 
     def wait(self, device: torch.device) -> None:
         """Let what follows on the current stream see what has been started, if anything has and nobody has waited yet.
@@ -60,7 +62,4 @@ class SecondStream:
 
 
 BESIDE = SecondStream()
-"""For what is to be done by the end of a backward: gradients of weights, running statistics. The optimiser waits."""
-
-LAST = SecondStream()
-"""For what is begun at the end of a backward and goes on beside the optimiser: a first layer's gradient and step."""
+"""For what is to be done by the end of a step: gradients of weights, running statistics. The step waits for it."""

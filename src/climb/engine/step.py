@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from climb.alignment import EmaTeacher
 from climb.augment import Augment
 from climb.config import LearnerConfig
 from climb.engine import ahead
@@ -20,7 +21,7 @@ from climb.engine.halves import Halves, is_known
 from climb.engine.in_advance import InAdvance
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
-from climb.engine.second_stream import BESIDE, LAST
+from climb.engine.second_stream import BESIDE
 from climb.engine.weight_gradients import FEW_ROWS
 from climb.errors import ClimbError
 from climb.nets import Beforehand, Encoded, frozen
@@ -107,22 +108,19 @@ class TrainStep:
             if said is None and self._ask_teacher is not None:
                 started = ahead.start(self._ask_teacher, mixed.views)
             try:
-                loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
-            finally:
-                ahead.BESIDE.wait(mixed.views.device)  # whatever became of what was started, nothing goes on beside it
-            if self.embedded is not None:
-                # The device's own stream: the current device of the process may be another one.
-                self.embedded.record(torch.cuda.current_stream(self.device))
-            self._forget_gradients()
-            try:
                 try:
-                    loss.backward()  # type: ignore[no-untyped-call]
+                    loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
                 finally:
-                    BESIDE.wait(loss.device)
-                self._share_gradients()
-                self._descend()
+                    ahead.STREAM.wait(mixed.views.device)
+                if self.embedded is not None:
+                    # The device's own stream: the current device of the process may be another one.
+                    self.embedded.record(torch.cuda.current_stream(self.device))
+                self._forget_gradients()
+                loss.backward()  # type: ignore[no-untyped-call]
             finally:
-                LAST.wait(loss.device)
+                BESIDE.wait(mixed.views.device)  # whatever became of what was started, nothing goes on beside it
+            self._share_gradients()
+            self._descend()
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
@@ -260,7 +258,7 @@ class TrainStep:
         twin = copy.copy(self)
         twin._views = compiled(self._views)
         twin._encode = compiled(self._encode)
-        if not self.is_small:
+        if not self.is_small or any(map(_is_listened_to, self.parameters.values())):
             twin._losses = compiled(self._losses)
             return twin
         teacher, alignment = self.parts.teacher, self.parts.alignment
@@ -293,7 +291,8 @@ class TrainStep:
         So it is where every step has the same images, and the teacher stands still between them.
         """
         alignment, teacher = self.parts.alignment, self.parts.teacher
-        stands_still = alignment is not None and alignment.asks_of_all and not alignment.moves_each_step
+        # By their types: somebody's own may do more than it says.
+        stands_still = type(alignment) is EmaTeacher and alignment.asks_of_all and not alignment.moves_each_step
         same_images = type(self.parts.batch) is BatchRule and self.group.size == 1 and not self.augment.per_batch
         return self.is_small and stands_still and same_images and teacher is not None and can_go_by_groups(teacher)
 
@@ -344,6 +343,11 @@ class TrainStep:
             elif name in state:
                 # empty_like keeps the parameter's memory format.
                 held["momentum_buffer"] = torch.empty_like(parameter).copy_(state[name])
+
+
+def _is_listened_to(parameter: nn.Parameter) -> bool:
+    """Whether somebody has a hook on its gradient, who would look at it before it is there."""
+    return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
 
 
 def _options_of_few(*, backward: bool) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ class WeightGradientsBeside(CustomGraphPass):
 
     def uuid(self) -> str:
         """What compiled graphs are kept under; to be changed with the pass."""
-        return "climb weight gradients beside, 5"
+        return "climb weight gradients beside, 4"
 
 
 def _move_convolution(graph: fx.Graph, node: fx.Node, left: Left) -> Left:
@@ -49,11 +49,8 @@ def _move_convolution(graph: fx.Graph, node: fx.Node, left: Left) -> Left:
     outgoing, inputs, weight, _, stride, padding, dilation, transposed, _, groups, wanted = arguments
     chain, gradient = (_part(node, number) for number in (0, 1))
     leaving = None if gradient is None else _leaving(gradient)
-    is_first = not wanted[0]
-    if leaving is None or transposed or (chain is None and not is_first):
+    if chain is None or leaving is None or transposed:
         return left
-    if is_first:
-        left = (weight, None)
     # Before the chain goes on: both can begin at once.
     with graph.inserting_before(node):
         beside = graph.call_function(
@@ -62,8 +59,8 @@ def _move_convolution(graph: fx.Graph, node: fx.Node, left: Left) -> Left:
         )
     beside.meta.update(leaving.meta)
     leaving.replace_all_uses_with(beside)
-    node.args = (*arguments[:-1], [wanted[0], False, wanted[2]])
-    return (weight, chain) if chain is not None and weight.meta["val"].numel() >= MANY_WEIGHTS else (None, None)
+    node.args = (*arguments[:-1], [True, False, wanted[2]])
+    return (weight, chain) if weight.meta["val"].numel() >= MANY_WEIGHTS else (None, None)
 
 
 def _move_linear(graph: fx.Graph, node: fx.Node) -> None:
@@ -103,4 +100,4 @@ OPTIONS = {
     "reorder_for_peak_memory": False,
     "combo_kernels": True,  # one kernel for many small tensors, such as the casts of all weights
 }
-"""For torch.compile, of a function whose backward is followed by `BESIDE.wait` and, in the end, `LAST.wait`."""
+"""For torch.compile, of a function whose backward is followed by `BESIDE.wait`."""

@@ -3,7 +3,6 @@
 With ten images a convolution leaves most of a GPU idle, and a step takes as long as its longest chain of kernels.
 Nothing waits for a weight gradient but the optimiser, so it is computed on a second stream while the chain goes on.
 The largest weights are stepped there too, right after: an optimiser is busy with memory alone, the chain with waiting.
-A network's first layer, with whose gradient the chain ends, is left to go beside the optimiser.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from climb.engine.second_stream import BESIDE, LAST
+from climb.engine.second_stream import BESIDE
 
 FEW_ROWS = 32
 """Images of a training batch up to which a step counts as small. With 138 the GPU is busy without this."""
@@ -64,8 +63,7 @@ def weight_gradient(
 
     ``left`` is a weight that the chain is through with: it has come to ``behind``, the gradient of the input of that
     weight's convolution. Whoever takes that weight's gradients may change it now, which torch is not told: nothing else
-    in a backward reads a weight or what it is rounded from. Of a first layer, to which the chain never comes, it is the
-    layer's own. If somebody takes it, that goes on until `LAST.wait`.
+    in a backward reads a weight or what it is rounded from.
     """
     rest = (None, stride, padding, dilation, False, [0, 0], groups, [False, True, False])  # the weight's alone
 
@@ -79,9 +77,7 @@ def weight_gradient(
             taker.gradient = None
         return gradient
 
-    address = weight.data_ptr()
-    taken_at_once = left is not None and left.data_ptr() == address and address in _takers
-    return (LAST if taken_at_once else BESIDE).start(compute, outgoing, inputs, weight)
+    return BESIDE.start(compute, outgoing, inputs, weight)
 
 
 @weight_gradient.register_fake
