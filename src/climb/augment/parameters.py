@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -46,12 +46,15 @@ class Parameters:
 
     def repeat(self, times: int) -> Parameters:
         """The parameters of every image ``times`` times in a row."""
-        return Parameters(**{name: value.repeat_interleave(times, 0) for name, value in vars(self).items()})
+        return Parameters(**{name: getattr(self, name).repeat_interleave(times, 0) for name in NAMES})
 
     def followed_by(self, other: Parameters) -> Parameters:
         """The parameters of these images, then those of others."""
-        both = zip(vars(self).items(), vars(other).values(), strict=True)
-        return Parameters(**{name: torch.cat([one, two]) for (name, one), two in both})
+        return Parameters(**{name: torch.cat([getattr(self, name), getattr(other, name)]) for name in NAMES})
+
+
+NAMES = tuple(field.name for field in fields(Parameters))
+"""What all parameters are called; not asked of an object, which torch 2.11 cannot compile."""
 
 
 def draw(

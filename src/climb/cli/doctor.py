@@ -14,7 +14,7 @@ from rich.table import Table
 
 from climb.errors import ClimbError
 
-LIBRARIES = ("torch", "numpy", "safetensors", "pillow", "tyro", "rich", "matplotlib", "scipy")
+LIBRARIES = ("numpy", "safetensors", "pillow", "tyro", "rich", "matplotlib", "scipy")
 
 
 def doctor(*, device: str = "auto") -> None:
@@ -33,6 +33,7 @@ def doctor(*, device: str = "auto") -> None:
     table = Table(show_header=False)
     table.add_row("climb", __version__)
     table.add_row("python", platform.python_version())
+    table.add_row("torch", torch.__version__)  # which build, too
     for name in LIBRARIES:
         table.add_row(name, _version(name))
     place = resolve_device(device)
