@@ -226,10 +226,10 @@ def with_batch(rule: BatchRule) -> Method:
         ),
         (with_batch(Understated()), r"the budget counts \d+ backward passes; the network saw \d+ views"),
         (with_batch(Greedy()), "batches of 10 rows, as the batch rule declares, make at most"),
-        (with_batch(Sparing()), r"324 backward passes in the last 9 steps; batches of 54 rows, .* make 972"),
-        (with_batch(Wasteful()), r"918 backward passes in the last 27 steps; batches of 18 rows, .* make 972"),
+        (with_batch(Sparing()), r"360 backward passes in the last 10 steps; batches of 54 rows, .* make 1080"),
+        (with_batch(Wasteful()), r"1020 backward passes in the last 30 steps; batches of 18 rows, .* make 1080"),
         (with_batch(BatchRule()), "the memory holds 60, and BatchRule made no batch with replay rows"),
-        (made(lambda w: flat(Refusing, w)), "no stored image was replayed in 180 images: the memory holds 0"),
+        (made(lambda w: flat(Refusing, w)), "no stored image was replayed in 190 images: the memory holds 0"),
         (with_objective(lambda w: Noise()), "the objective's loss does not fall: 20 steps on the same views went"),
         (made(lambda w: flat(Overfull, w)), "61 images stored, the capacity is 60"),
         (made(lambda w: flat(FifoMemory, w, 61)), "the memory's capacity is 61; configured are 60"),
@@ -253,3 +253,32 @@ def test_a_loss_that_says_it_need_not_fall_is_not_asked_to() -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'climb'"):
         check_method("clim")
+
+
+def test_a_memory_whose_place_is_not_saved_is_found() -> None:
+    """At three capacities of images it would be back at its start."""
+
+    class Ring(FifoMemory):
+        place = 0
+
+        def _slots(self, images: torch.Tensor, embed: Any) -> list[int]:
+            places = [(self.place + number) % self.capacity for number in range(len(images))]
+            self.place += len(images)
+            return places
+
+    ring = made(
+        lambda w: Parts(
+            network=w.network,
+            memory=Ring(*w.sizes, seed=w.seed),
+            batch=StreamAndReplay(),
+            objective=SimCLR(),
+            alignment=None,
+        )
+    )
+    with pytest.raises(AssertionError, match="after loading the state"):
+        check_method(ring)
+
+
+def test_a_function_that_returns_nothing_is_told_what_to_return() -> None:
+    with pytest.raises(AssertionError, match="behind method 'broken' gave NoneType; it must return its Parts"):
+        check_method(made(lambda w: None))  # type: ignore[arg-type,return-value]

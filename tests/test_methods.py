@@ -170,6 +170,30 @@ def test_an_objective_of_the_present_is_refused_where_only_the_memory_is_trained
         check_config(replace(CONFIG, method="minred", objective=objective, replay_batch=8))
 
 
+@pytest.mark.parametrize("name", ["finetune", "iid", "cla-b", "lump"])
+def test_an_objective_of_past_and_present_is_refused_where_no_stored_image_is_trained_on(name: str) -> None:
+    """Its second head would get no gradient."""
+    check_config(replace(CONFIG, method=name, objective="vicreg", replay_batch=8))
+    with pytest.raises(
+        InputError, match=f"method '{name}' trains on no stored image as it is; give another --objective"
+    ):
+        check_config(replace(CONFIG, method=name, objective="osiris", replay_batch=8))
+
+
+def test_impossible_settings_are_refused_before_any_work() -> None:
+    check_config(replace(CONFIG, backbone="vit-tiny", image_size=48, replay_batch=8))
+    with pytest.raises(InputError, match=r"image_size is 36; vit-tiny .* a multiple of 8: 32 or 40"):
+        check_config(replace(CONFIG, backbone="vit-tiny", image_size=36, replay_batch=8))
+    with pytest.raises(InputError, match="method 'downhill' has the learning rate -3; it must be above 0"):
+        method("downhill", paper="nobody", lr=-3)
+
+
+def test_rates_that_are_climbs_go_by_the_size_of_images() -> None:
+    for name in ("cla-e", "cassle-r", "climb"):
+        for side, rate in ((32, 0.3), (224, 0.1)):
+            assert choose_method(apply_preset(LearnerConfig(image_size=side), "paper"), name).lr == rate
+
+
 def test_somebody_elses_batches_say_that_they_hold_no_stream_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("climb.methods.METHODS", dict(METHODS))
 

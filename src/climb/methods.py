@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from climb.alignment import Alignment
 from climb.config import LearnerConfig, MemoryConfig, Views, check_learner
 from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamAndReplay
 from climb.engine.pcmc import Pcmc, build_pcmc
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.memory import CentroidMemory, Memory, ReferenceMemory
 from climb.memory.limits import check_rules, check_sizes
 from climb.nets import check_backbone
@@ -64,6 +65,8 @@ def method(
 
     if own_loop and views is not None:
         raise InputError(f"method '{name}' has a loop of its own, which makes its own views; leave views out")
+    if lr is not None and not 0 < lr < inf:
+        raise InputError(f"method '{name}' has the learning rate {lr}; it must be above 0")
 
     def register(build: Build) -> Build:
         if name in METHODS:
@@ -139,7 +142,7 @@ def check_config(config: LearnerConfig) -> None:
         raise InputError(f"method '{config.method}' makes its own views; leave --views out")
     if config.objective != LearnerConfig.objective:
         _check_objective(config.method, config.objective)
-    check_backbone(config.backbone)
+    check_backbone(config.backbone, config.image_size)
     _check_rules(config.memory)
     if issubclass(kind_of_memory(method), CentroidMemory | ReferenceMemory):
         _check_centroids(config.memory)
@@ -157,6 +160,12 @@ def _check_objective(method: str, name: str) -> None:
         raise InputError(
             f"objective '{name}' learns the present from stream images, method '{method}' trains on its memory "
             "alone; give another --objective or --method"
+        )
+    replays = chosen.memory is not None and chosen.batch.trained(2, 1) == 2  # of two rows, one of them replayed
+    if chosen.objective.needs_replay and not replays:
+        raise InputError(
+            f"objective '{name}' holds stored images and new ones apart, method '{method}' trains on no stored image "
+            "as it is; give another --objective or --method"
         )
 
 
@@ -244,7 +253,12 @@ def small_parts(name: str, **changes: Any) -> Parts:
 
 def build_parts(workshop: Workshop) -> Parts:
     """The parts of the method that the configuration names."""
-    parts: Parts = find_method(workshop.config.method).build(workshop)
+    method = find_method(workshop.config.method)
+    parts = method.build(workshop)
+    if not isinstance(parts, Parts):
+        raise ClimbError(
+            f"the function behind method '{method.name}' gave {type(parts).__name__}; it must return its Parts"
+        )
     return parts
 
 
@@ -298,7 +312,7 @@ def climb_reservoir(w: Workshop) -> Parts:
 # -- the methods it is compared to ---------------------------------------------------------------------------------
 
 
-@method("cla-e", paper="Cignoni et al., 2025", lr=0.3, alignment_weight=1.0)
+@method("cla-e", paper="Cignoni et al., 2025", alignment_weight=1.0)  # the search found CLIMB's rate
 def cla_e(w: Workshop) -> Parts:
     """The last N images, replay, distillation from an EMA teacher."""
     return with_replay(w, w.fifo(), w.ema_teacher(always_trained=True))
@@ -347,7 +361,7 @@ def scale(w: Workshop) -> Parts:
     )
 
 
-@method("cassle-r", paper="Fini et al., 2022", lr=0.3, alignment_weight=1.0)
+@method("cassle-r", paper="Fini et al., 2022", alignment_weight=1.0)  # here, too
 def cassle_r(w: Workshop) -> Parts:
     """A uniform sample, replay, distillation from the last task's network; must be told where tasks end."""
     return with_replay(w, w.reservoir(), w.snapshot())

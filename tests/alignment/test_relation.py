@@ -111,6 +111,8 @@ def test_too_few_images_have_no_relations_and_set_no_weight(rows: int) -> None:
     encoded = encode(Picked(), torch.randn(2, rows, 3, 8, 8, generator=generator()), [])
     assert alignment(encoded, torch.tensor(4.0)).item() == 0
     assert alignment.weight.isnan()
+    assert alignment.forwards(rows, 0) == 0  # the past network is not asked
+    assert alignment.forwards(3, 0) == 3
 
 
 def test_a_broken_first_objective_leaves_the_weight_to_the_next_batch() -> None:

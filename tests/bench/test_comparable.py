@@ -190,8 +190,8 @@ def test_bytes_are_told_where_memories_of_as_many_images_take_more() -> None:
     heavier = [run(method="climb", memory_bytes=8_990_000 + seed, seed=seed) for seed in range(2)]
     minred, none = run(method="minred", memory_bytes=53_160_000), run(method="iid", memory_bytes=0)
     said = (
-        "memories take, embeddings included: 7.7 MB (row of cla-e, row of er-fifo); 9.0 MB (row of climb); "
-        "53 MB (row of minred)"
+        "memories take, with embeddings, centroids and similarities: 7.7 MB (row of cla-e, row of er-fifo); "
+        "9.0 MB (row of climb); 53 MB (row of minred)"
     )
     assert differences([*plain, *heavier, minred, none]) == ([], [said])
     assert differences([*plain, none]) == ([], [])

@@ -10,6 +10,7 @@ import torch
 
 from climb.errors import InputError
 from climb.memory import CentroidMemory, FifoMemory, InsertReport, ReplayBatch, ReservoirMemory, check_memory
+from climb.memory.flat import FlatMemory
 
 
 class HonestMemory:
@@ -361,6 +362,25 @@ def test_passes_an_honest_memory() -> None:
 def test_fails_on_a_broken_promise(broken: type[HonestMemory], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         check_memory(broken)
+
+
+@pytest.mark.parametrize("capacity", [12, 20])
+def test_a_place_that_goes_round_and_is_not_saved_is_found(capacity: int) -> None:
+    """Whatever number of images it has gone round by when the state is taken."""
+
+    class Ring(FlatMemory):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.place = 0
+
+        def _slots(self, images: torch.Tensor, embed: Any) -> list[int]:
+            empty = list(range(len(self), self.capacity))[: len(images)]
+            full = len(images) - len(empty)
+            self.place += full
+            return [*empty, *((self.place - full + number) % self.capacity for number in range(full))]
+
+    with pytest.raises(AssertionError, match="the copy differs"):
+        check_memory(lambda seed: Ring(capacity, (3, 8, 8), 16, seed=seed))
 
 
 @pytest.mark.parametrize("kind", [TakesNothingOnceFull, IgnoresRefresh, HasFavourites, KeepsUnitVectors])

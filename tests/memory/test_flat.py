@@ -92,3 +92,17 @@ def test_a_full_memory_is_not_continued_by_a_larger_one(kind: type[FifoMemory | 
     full.insert(numbered_images(5, 12), None)
     with pytest.raises(InputError, match=r"holds 5 images .* of 17 seen; this one has room for 10"):
         larger.load_state_dict(full.state_dict())
+
+
+@pytest.mark.parametrize(("slot", "stored"), [(20, 20), (-1, 3), (5, 3)])
+def test_a_slot_that_is_none_is_refused(slot: int, stored: int) -> None:
+    class Odd(FifoMemory):
+        def _slots(self, images: torch.Tensor, embed: object) -> list[int]:
+            return [slot] if len(images) == 1 else list(range(len(images)))
+
+    memory = Odd(20, (3, 8, 8), 16)
+    memory.insert(torch.zeros(stored, 3, 8, 8, dtype=torch.uint8))
+    with pytest.raises(
+        InputError, match=rf"Odd\._slots gave slot {slot} with {stored} of 20 .*allowed: 0 to 19, empty"
+    ):
+        memory.insert(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))

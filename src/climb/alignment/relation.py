@@ -12,6 +12,9 @@ from climb.alignment.contract import Alignment
 from climb.alignment.frozen_copy import copy_state, frozen_copy
 from climb.nets import Encoded
 
+FEWEST = 3
+"""Images below which there is no relation to keep: two have one, which is always the whole of it."""
+
 
 class Relation(Alignment):
     """To each image, the others of the batch stay as near as the network found them before the mini-batch.
@@ -68,7 +71,7 @@ class Relation(Alignment):
     def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
         """The weighted relation loss of the first views; 0 for one or two images, which have no relation to keep."""
         present = encoded.embeddings[0]
-        if present.shape[0] < 3:
+        if present.shape[0] < FEWEST:
             return torch.zeros_like(objective)
         past = encoded.embedded_by(self.past, views=1)[0]
         # The past temperature magnifies rounding a hundred times: no half precision here.
@@ -81,8 +84,8 @@ class Relation(Alignment):
         return weight.nan_to_num() * relation
 
     def forwards(self, rows: int, replay_rows: int) -> int:
-        """The first view of every row."""
-        return rows
+        """The first view of every row, where there are relations."""
+        return rows if rows >= FEWEST else 0
 
     def before_batch(self, student: nn.Module) -> None:
         """Remember the network as it is before the passes over this mini-batch."""

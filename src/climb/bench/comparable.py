@@ -240,7 +240,7 @@ def _unbounded(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def _bytes(runs: Sequence[FinishedRun]) -> list[str]:
-    """What memories take, where it is not the same: as many images may come with embeddings, or without."""
+    """What memories take, where it is not the same: the bound is one of images, and some keep embeddings, too."""
     taken: dict[str, list[int]] = {}
     for run in runs:
         if run.result.get("memory_bytes"):
@@ -250,7 +250,7 @@ def _bytes(runs: Sequence[FinishedRun]) -> list[str]:
         megabytes = max(found) / 1e6
         having.setdefault(f"{megabytes:.0f} MB" if megabytes >= 10 else f"{megabytes:#.2g} MB", []).append(row)
     said = "; ".join(f"{size} ({', '.join(rows)})" for size, rows in having.items())
-    return [f"memories take, embeddings included: {said}"] if len(having) > 1 else []
+    return [f"memories take, with embeddings, centroids and similarities: {said}"] if len(having) > 1 else []
 
 
 def _settings(runs: Sequence[FinishedRun]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from rich.console import Console
@@ -18,8 +19,9 @@ def methods() -> None:
     from climb.plugins import load_plugins
 
     broken = load_plugins()
-    narrow = Console(highlight=False)
-    console = narrow if narrow.is_terminal else Console(highlight=False, width=140)  # a pipe has no width of its own
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:  # a pipe has no width of its own
+        console = Console(highlight=False, width=140)
     console.print(_methods())
     console.print(_objectives())
     for reason in broken:
@@ -32,15 +34,14 @@ def _methods() -> Table:
     from climb.presets import apply_preset
     from climb.verified import Verified, verified
 
-    def told(found: Verified) -> str:
-        """What was measured, with the rate where that is not the one the method starts from."""
-        usual = choose_method(apply_preset(LearnerConfig(), found.preset), found.method).lr
-        return str(found) if found.lr == usual else f"{found}, lr {found.lr:g}"
+    def at_its_rate(found: Verified) -> bool:
+        """Whether the method ran at the rate that it starts from; others were tried in searches."""
+        return found.lr == choose_method(apply_preset(LearnerConfig(), found.preset), found.method).lr
 
     table = _table("method", "what", "memory, batch, objective, alignment", "paper", "lr", "measured here")
     for name, method in METHODS.items():
         rate = _rate(method.lr) + ("" if method.views is None else f"\nviews {method.views}")
-        measured = [told(found) for found in verified() if found.method == name]
+        measured = [str(found) for found in verified() if found.method == name and at_its_rate(found)]
         try:
             parts = "\n".join(parts_of(name).values())
         except Exception as error:  # somebody else's; the others are listed all the same

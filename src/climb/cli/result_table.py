@@ -8,19 +8,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from climb.config import LearnerConfig
 from climb.evaluation.accuracies import ACCURACIES
 
 OPENED_FIRST = ("report.html", "result.json", "accuracy.png", "memory.png", "model.safetensors")
 """What people open first, of what a run leaves behind; `memory.png` is there for a memory with centroids."""
 
 
-def print_result(result: dict[str, Any], folder: Path) -> None:
+def print_result(result: dict[str, Any], folder: Path, *, objective: str) -> None:
     """Say what a run found, what it cost, and where the rest is."""
     console = Console(highlight=False, markup=False, soft_wrap=True)  # a folder's name may have brackets
     other = result.get("other")
+    told = result["preset"] if objective == LearnerConfig.objective else f"{result['preset']}, {objective}"
     table = Table(
-        title=f"{result['method']} ({result['preset']}) on {result['dataset']}, "
-        f"{result['tasks']} tasks, seed {result['seed']}",
+        title=f"{result['method']} ({told}) on {result['dataset']}, {result['tasks']} tasks, seed {result['seed']}",
         title_justify="left",
     )
     table.add_column("linear probe accuracy")

@@ -147,4 +147,4 @@ def run(
         result = stopped.result
     if is_first():
         write_report(folder)
-        print_result(result, folder)
+        print_result(result, folder, objective=config.learner.objective)

@@ -95,6 +95,7 @@ class FlatMemory(ABC):
             if slot is None:
                 report["rejected"] += 1
                 continue
+            self._check_slot(slot)
             empty = self._ids[slot] < 0
             report["novel" if empty else "replaced"] += 1
             if not empty:
@@ -109,6 +110,14 @@ class FlatMemory(ABC):
             if self._rate is not None and embeddings is not None:
                 self._keep(slots, embeddings[rows.to(embeddings.device)])
         return InsertReport(**report)
+
+    def _check_slot(self, slot: int) -> None:
+        """Refuse what a derived memory may not name; draws count on the empty slots being the last ones."""
+        if not 0 <= slot <= min(len(self), self.capacity - 1):
+            raise InputError(
+                f"{type(self).__name__}._slots gave slot {slot} with {len(self)} of {self.capacity} images stored; "
+                f"allowed: 0 to {self.capacity - 1}, empty slots in order, or None"
+            )
 
     def sample(self, n: int) -> ReplayBatch | None:
         """``n`` different stored images, uniformly, or None until that many are stored."""

@@ -15,7 +15,7 @@ from climb.nets.micro import micronet
 from climb.nets.network import Network
 from climb.nets.resnet import resnet18, resnet34, resnet50
 from climb.nets.timm_model import PREFIX, timm_model
-from climb.nets.vit import vit_tiny
+from climb.nets.vit import check_patches, vit_tiny
 
 SMALLEST_IMAGE = 8
 """Below this side, in pixels, nothing is left of an image before the last layer."""
@@ -64,9 +64,8 @@ def build_network(backbone: str, image_size: int, *, generator: torch.Generator,
     >>> features.shape, embeddings.shape
     (torch.Size([2, 128]), torch.Size([2, 128]))
     """
+    check_backbone(backbone, image_size)
     parts = _named(backbone)
-    if image_size < SMALLEST_IMAGE:
-        raise InputError(f"image_size is {image_size}; it must be at least {SMALLEST_IMAGE} pixels")
     encoder = parts.encoder(image_size, generator)
     head = projector(encoder.feature_dim, parts.hidden, parts.embedding_dim, generator=generator, final_norm=final_norm)
     return Network(
@@ -78,14 +77,17 @@ def build_network(backbone: str, image_size: int, *, generator: torch.Generator,
     )
 
 
-def check_backbone(backbone: str) -> None:
-    """Refuse a name that `build_network` does not know; timm's own names are checked by timm."""
+def check_backbone(backbone: str, image_size: int) -> None:
+    """Refuse what `build_network` does not know, or for images of that size; timm's models are checked by timm."""
     if not backbone.startswith(PREFIX) and backbone not in _BACKBONES:
         raise unknown("backbone", backbone, [*_BACKBONES, f"{PREFIX}NAME"])
+    if image_size < SMALLEST_IMAGE:
+        raise InputError(f"image_size is {image_size}; it must be at least {SMALLEST_IMAGE} pixels")
+    if backbone == "vit-tiny":
+        check_patches(image_size)
 
 
 def _named(backbone: str) -> _Backbone:
     if backbone.startswith(PREFIX):
         return _sized(partial(timm_model, backbone.removeprefix(PREFIX)))
-    check_backbone(backbone)
     return _BACKBONES[backbone]

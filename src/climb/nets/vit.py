@@ -117,6 +117,17 @@ def patch_size(image_size: int) -> int:
     return 4 if image_size <= 32 else 8 if image_size <= 64 else 16
 
 
+def check_patches(image_size: int) -> None:
+    """Refuse images that patches would not cover."""
+    patch = patch_size(image_size)
+    if image_size % patch:
+        below = image_size - image_size % patch
+        raise InputError(
+            f"image_size is {image_size}; vit-tiny cuts images of that size into patches of {patch} pixels, so it "
+            f"must be a multiple of {patch}: {below} or {below + patch}"
+        )
+
+
 def vit_tiny(image_size: int, *, generator: torch.Generator) -> VisionTransformer:
     """ViT-tiny for square images of ``image_size`` pixels, 192 features, weights from ``generator`` (a CPU one).
 
@@ -128,16 +139,10 @@ def vit_tiny(image_size: int, *, generator: torch.Generator) -> VisionTransforme
     >>> encoder(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 192])
     """
-    patch = patch_size(image_size)
-    if image_size % patch:
-        below = image_size - image_size % patch
-        raise InputError(
-            f"image_size is {image_size}; vit-tiny cuts images of that size into patches of {patch} pixels, so it "
-            f"must be a multiple of {patch}: {below} or {below + patch}"
-        )
+    check_patches(image_size)
     # Without storage at first, so that the constructors' own initialisation draws nothing from the global generator.
     with torch.device("meta"):
-        encoder = VisionTransformer(image_size, patch)
+        encoder = VisionTransformer(image_size, patch_size(image_size))
     encoder.to_empty(device="cpu")
     for part in encoder.modules():
         _fill(part, generator)

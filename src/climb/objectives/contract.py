@@ -17,6 +17,8 @@ class Objective(nn.Module):
     """Whether the projector it is used with ends in a batch norm."""
     needs_stream: ClassVar[bool] = False
     """Whether it cannot learn from a batch of replay rows alone."""
+    needs_replay: ClassVar[bool] = False
+    """Whether parts of it are idle in a method that trains on no stored image as it is."""
     falls: ClassVar[bool] = True
     """Whether steps on the same views lower its loss. False where what it is held to may run ahead of the student;
     `climb.checks.check_method` then does not ask."""

@@ -39,6 +39,7 @@ class Osiris(Objective):
     """
 
     needs_stream: ClassVar[bool] = True
+    needs_replay: ClassVar[bool] = True
 
     def __init__(self, head: nn.Module, temperature: float = 0.1) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from climb.config import LearnerConfig
 from climb.errors import InputError
 from climb.runs import Journal, RunFolder
 from climb.runs.believed import check_format, check_result
@@ -68,7 +69,9 @@ class Record:
         """What learned, and by which preset."""
         learner = self.config.get("learner", {})
         name = str(learner.get("method", "climb"))
-        return f"{name} ({learner['preset']})" if "preset" in learner else name
+        told = [learner[key] for key in ("preset", "objective") if key in learner]
+        said = ", ".join(word for word in told if word != LearnerConfig.objective)
+        return f"{name} ({said})" if said else name
 
     @property
     def data(self) -> str:
