@@ -37,37 +37,56 @@ def test_recipes_lists_every_one(climb: Climb) -> None:
     assert "|".join(PRESETS) in said.out
 
 
-def rows_of(table: str) -> list[list[str]]:
-    """The cells of a table as it is printed, each on one line, without its head."""
-    blocks = re.split(r"\n[├└┡]", table)
-    rows = [[line.split("│")[1:-1] for line in block.splitlines() if "│" in line] for block in blocks]
-    return [[" ".join(" ".join(cell).split()) for cell in zip(*row, strict=True)] for row in rows[1:] if row]
+def listed(section: str) -> dict[str, dict[str, str]]:
+    """The particulars of each name under a heading of `climb methods`, as they are printed."""
+    entries: dict[str, dict[str, str]] = {}
+    for name, label, value in re.findall(r"^(\S+)? +(\w+)?  +(\S.*?) *$", section, re.MULTILINE):
+        if name:
+            entries[name] = {}
+        entry = next(reversed(entries.values()))
+        if label:
+            entry[label] = value
+        else:  # another line of the particular above
+            last = next(reversed(entry))
+            entry[last] += f" {value}"
+    return entries
 
 
-def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(climb: Climb) -> None:
+def sections_of(said: str) -> tuple[str, str]:
+    _, methods, objectives = re.split(r"^(?:methods|objectives)$", said, flags=re.MULTILINE)
+    return methods, objectives
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
+    columns: str, climb: Climb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     said = climb("methods")
     assert (said.code, said.err) == (0, "")
-    cells = rows_of(said.out.split("┏")[1])
-    assert [row[0] for row in cells] == list(METHODS)
-    for name, what, parts, paper, rate, measured in cells:
-        assert (what, paper) == (METHODS[name].summary, METHODS[name].paper)
-        assert parts == " ".join(parts_of(name).values())
-        assert ("own loop" in parts) == METHODS[name].own_loop
-        assert rate.partition(" ")[0] == ("preset's" if METHODS[name].lr is None else f"{METHODS[name].lr:g}")
+    assert all(len(line) <= int(columns) for line in said.out.splitlines())
+    entries = listed(sections_of(said.out)[0])
+    assert list(entries) == list(METHODS)
+    for name, entry in entries.items():
+        found = METHODS[name]
+        assert (entry["what"], entry["paper"], entry.get("views")) == (found.summary, found.paper, found.views)
+        assert entry["parts"] == " + ".join(parts_of(name).values())
+        assert ("own loop" in entry["parts"]) == found.own_loop
+        assert entry["lr"] == ("preset's" if found.lr is None else f"{found.lr:g}")
         own = [found for found in verified() if found.method == name]
         own = [each for each in own if each.lr == choose_method(apply_preset(LearnerConfig(), each.preset), name).lr]
         numbers = [f"FA {found.final_accuracy:.2f}" for found in own]  # other rates were tried in a search
-        assert re.findall(r"FA \d+\.\d\d", measured) == numbers
-        assert numbers or measured == "not yet"
+        assert re.findall(r"FA \d+\.\d\d", entry["measured"]) == numbers
+        assert numbers or entry["measured"] == "not yet"
 
 
 def test_methods_lists_every_objective_below(climb: Climb) -> None:
-    cells = rows_of(climb("methods").out.split("┏")[2])
-    assert [row[0] for row in cells] == list(OBJECTIVES)
-    for name, what, paper, rate, brought_by in cells:
+    entries = listed(sections_of(climb("methods").out)[1])
+    assert list(entries) == list(OBJECTIVES)
+    for name, entry in entries.items():
         found = OBJECTIVES[name]
-        assert (what, paper, brought_by) == (found.summary, found.paper, "climb")
-        assert rate == ("preset's" if found.lr is None else f"{found.lr:g}")
+        rate = "preset's" if found.lr is None else f"{found.lr:g}"
+        assert entry == {"what": found.summary, "paper": found.paper, "lr": rate, "package": "climb"}
 
 
 @pytest.mark.parametrize("verb", ["run", "tune", "learn"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+LEGEND = """parts: memory + batch + objective + alignment
+lr: the learning rate that it starts from
+measured: on real data, at that rate, in this repository
+"""
 
 
 def methods() -> None:
@@ -20,9 +24,10 @@ def methods() -> None:
 
     broken = load_plugins()
     console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:  # a pipe has no width of its own
-        console = Console(highlight=False, width=140)
+    console.print(LEGEND)
+    console.print("[bold underline]methods[/]\n")
     console.print(_methods())
+    console.print("[bold underline]objectives[/]\n")
     console.print(_objectives())
     for reason in broken:
         print(f"climb: {reason}", file=sys.stderr)
@@ -38,34 +43,44 @@ def _methods() -> Table:
         """Whether the method ran at the rate that it starts from; others were tried in searches."""
         return found.lr == choose_method(apply_preset(LearnerConfig(), found.preset), found.method).lr
 
-    table = _table("method", "what", "memory, batch, objective, alignment", "paper", "lr", "measured here")
+    listed = _list()
     for name, method in METHODS.items():
-        rate = _rate(method.lr) + ("" if method.views is None else f"\nviews {method.views}")
         measured = [str(found) for found in verified() if found.method == name and at_its_rate(found)]
         try:
-            parts = "\n".join(parts_of(name).values())
+            parts = " + ".join(parts_of(name).values())
         except Exception as error:  # somebody else's; the others are listed all the same
             parts = f"cannot be built: {error!r}"
-        found = (name, method.summary, parts, method.paper, rate, "\n".join(measured) or "not yet")
-        table.add_row(*map(Text, found))  # a bracket in somebody's words is no markup
-    return table
+        views = {} if method.views is None else {"views": method.views}
+        found = {"what": method.summary, "parts": parts, "paper": method.paper, "lr": _rate(method.lr), **views}
+        _add(listed, name, found | {"measured": "\n".join(measured) or "not yet"})
+    return listed
 
 
 def _objectives() -> Table:
     from climb.workshop import OBJECTIVES
 
-    table = _table("objective", "what", "paper", "lr", "package")
+    listed = _list()
     for name, objective in OBJECTIVES.items():
         package = objective.make.__module__.partition(".")[0]
-        table.add_row(*map(Text, (name, objective.summary, objective.paper, _rate(objective.lr), package)))
-    return table
+        found = {"what": objective.summary, "paper": objective.paper, "lr": _rate(objective.lr), "package": package}
+        _add(listed, name, found)
+    return listed
 
 
-def _table(*headings: str) -> Table:
-    table = Table(show_lines=True)
-    for heading in headings:
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("method", "objective", "lr"))
-    return table
+def _list() -> Table:
+    """Entries one below the other, each with its particulars: legible in a terminal of 80 columns."""
+    listed = Table.grid(padding=(0, 2, 0, 0))
+    listed.add_column(style="bold", no_wrap=True)
+    listed.add_column(style="dim", no_wrap=True)
+    listed.add_column(overflow="fold")
+    return listed
+
+
+def _add(listed: Table, name: str, particulars: dict[str, str]) -> None:
+    for number, (label, value) in enumerate(particulars.items()):
+        # As text: a bracket in somebody's words is no markup.
+        listed.add_row(Text(name if number == 0 else ""), Text(label), Text(value))
+    listed.add_row()
 
 
 def _rate(lr: float | None) -> str:

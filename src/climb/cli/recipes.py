@@ -12,7 +12,7 @@ def recipes() -> None:
     """List the named experiments."""
     table = Table()
     for heading in ("recipe", "dataset", "tasks", "network", "what"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading == "recipe")  # to be copied whole
     for name in RECIPES:
         config = get_recipe(name)
         table.add_row(name, config.data.dataset, str(config.stream.tasks), config.learner.backbone, describe(name))
