@@ -135,3 +135,23 @@ def test_many_learners_in_one_process_stay_compiled(monkeypatch: pytest.MonkeyPa
         step = compiled(Learner(width).step)
         assert torch.equal(step(torch.ones(width)), torch.full((width,), float(width)))
     assert counters["stats"]["unique_graphs"] - before == 20
+
+
+def test_what_has_too_many_versions_is_carried_out_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the compiler was given options, for which a function has to be one graph."""
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    compile_, given = torch.compile, []
+
+    def noted(function: object, *, options: object = None, **rest: object) -> object:
+        given.append(options)
+        return compile_(function, backend="eager", **rest)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(torch, "compile", noted)
+    monkeypatch.setattr("climb.engine.compiled.VERSIONS", 2)
+    quick = compiled(twice, {"combo_kernels": True})
+    assert given == [None, {"combo_kernels": True}]
+    for width in range(2, 7):
+        assert torch.equal(quick(torch.ones(width)), torch.full((width,), 2.0))

@@ -36,8 +36,8 @@ def compiled(
             if whole is not None:
                 try:
                     return whole(*args, **kwargs)
-                except torch._dynamo.exc.Unsupported:  # found while tracing: nothing has been computed
-                    whole = None
+                except (torch._dynamo.exc.Unsupported, torch._dynamo.exc.FailOnRecompileLimitHit):
+                    whole = None  # more than one graph, or more than enough versions: found before anything is computed
             return in_pieces(*args, **kwargs)
 
     return call
