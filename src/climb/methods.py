@@ -312,7 +312,7 @@ def climb_reservoir(w: Workshop) -> Parts:
 # -- the methods it is compared to ---------------------------------------------------------------------------------
 
 
-@method("cla-e", paper="Cignoni et al., 2025", alignment_weight=1.0)  # the search found CLIMB's rate
+@method("cla-e", paper="Cignoni et al., 2025", alignment_weight=1.0)  # at CLIMB's rate, by the search
 def cla_e(w: Workshop) -> Parts:
     """The last N images, replay, distillation from an EMA teacher."""
     return with_replay(w, w.fifo(), w.ema_teacher(always_trained=True))
@@ -361,7 +361,7 @@ def scale(w: Workshop) -> Parts:
     )
 
 
-@method("cassle-r", paper="Fini et al., 2022", alignment_weight=1.0)  # here, too
+@method("cassle-r", paper="Fini et al., 2022", alignment_weight=1.0)  # at CLIMB's rate, by the search
 def cassle_r(w: Workshop) -> Parts:
     """A uniform sample, replay, distillation from the last task's network; must be told where tasks end."""
     return with_replay(w, w.reservoir(), w.snapshot())
