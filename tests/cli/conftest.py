@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from PIL import Image
 
 from climb.cli import run_command
+
+sys.path.insert(0, str(Path(__file__).parent))  # `listing`: what `climb methods` prints, read back
 
 
 @pytest.fixture(autouse=True)

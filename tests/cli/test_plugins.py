@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from listing import listings
 
 Climb = Callable[..., Any]
 
@@ -51,13 +52,17 @@ def installed(install: Callable[[str, str], Path]) -> Path:
 def test_they_are_listed_and_what_is_broken_hides_nobody(climb: Climb) -> None:
     said = climb("methods")
     assert said.code == 0
-    assert "Somebody's [bold]" in said.out
-    assert "somebody [2030]" in said.out
-    assert "cannot be built:" in said.out
-    assert " pcmc " in said.out
-    (line,) = (line for line in said.out.splitlines() if line.startswith("│ their-loss "))
-    cells = [cell.strip() for cell in line.split("│")[1:-1]]
-    assert cells == ["their-loss", "Somebody's [cold] loss.", "somebody else", "0.07", "climb_theirs"]
+    methods, objectives = listings(said.out)
+    assert methods["theirs"]["what"] == "Somebody's [bold] method."
+    assert methods["theirs"]["paper"] == "somebody [2030]"
+    assert methods["theirs-broken"]["parts"].startswith("cannot be built: ZeroDivisionError('by [nothing]')")
+    assert "pcmc" in methods
+    assert objectives["their-loss"] == {
+        "what": "Somebody's [cold] loss.",
+        "paper": "somebody else",
+        "lr": "0.07",
+        "package": "climb_theirs",
+    }
 
 
 @pytest.mark.parametrize("verb", ["run", "bench", "tune", "learn"])

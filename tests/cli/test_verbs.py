@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from listing import listings
 
 import climb as package
 from climb.cli import main, verbs
@@ -37,26 +38,6 @@ def test_recipes_lists_every_one(climb: Climb) -> None:
     assert "|".join(PRESETS) in said.out
 
 
-def listed(section: str) -> dict[str, dict[str, str]]:
-    """The particulars of each name under a heading of `climb methods`, as they are printed."""
-    entries: dict[str, dict[str, str]] = {}
-    for name, label, value in re.findall(r"^(\S+)? +(\w+)?  +(\S.*?) *$", section, re.MULTILINE):
-        if name:
-            entries[name] = {}
-        entry = next(reversed(entries.values()))
-        if label:
-            entry[label] = value
-        else:  # another line of the particular above
-            last = next(reversed(entry))
-            entry[last] += f" {value}"
-    return entries
-
-
-def sections_of(said: str) -> tuple[str, str]:
-    _, methods, objectives = re.split(r"^(?:methods|objectives)$", said, flags=re.MULTILINE)
-    return methods, objectives
-
-
 @pytest.mark.parametrize("columns", ["80", "200"])
 def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
     columns: str, climb: Climb, monkeypatch: pytest.MonkeyPatch
@@ -65,7 +46,7 @@ def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
     said = climb("methods")
     assert (said.code, said.err) == (0, "")
     assert all(len(line) <= int(columns) for line in said.out.splitlines())
-    entries = listed(sections_of(said.out)[0])
+    entries, _ = listings(said.out)
     assert list(entries) == list(METHODS)
     for name, entry in entries.items():
         found = METHODS[name]
@@ -81,7 +62,7 @@ def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
 
 
 def test_methods_lists_every_objective_below(climb: Climb) -> None:
-    entries = listed(sections_of(climb("methods").out)[1])
+    _, entries = listings(climb("methods").out)
     assert list(entries) == list(OBJECTIVES)
     for name, entry in entries.items():
         found = OBJECTIVES[name]
