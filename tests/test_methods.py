@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from climb.alignment import EmaTeacher
+from climb.alignment import EmaTeacher, Relation
 from climb.augment import Augment, Policy, common, simclr
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, Parts, StreamAndReplay
+from climb.engine.patch_step import CROPPED
+from climb.engine.pcmc import Sleep
 from climb.errors import InputError
 from climb.learner import build_engine
 from climb.memory import (
@@ -34,7 +37,7 @@ from climb.methods import (
     method,
     with_replay,
 )
-from climb.objectives import SimCLR, VICReg
+from climb.objectives import Scale, SimCLR, VICReg
 from climb.presets import apply_preset
 from climb.workshop import OBJECTIVES, Workshop, objective
 
@@ -224,6 +227,44 @@ def test_a_method_brings_an_objective_by_its_name(objective: str, monkeypatch: p
     check_config(replace(CONFIG, method="climb-with", replay_batch=8))
     with pytest.raises(InputError, match="brings its own objective"):
         check_config(replace(CONFIG, method="climb-with", objective="byol", replay_batch=8))
+
+
+def test_scale_has_the_numbers_of_its_paper() -> None:
+    parts = parts_of(LearnerConfig(method="scale", memory=CONFIG.memory))
+    assert isinstance(parts.objective, Scale)
+    assert (parts.objective.temperature, parts.objective.positives) == (0.1, 0.1)
+    assert isinstance(parts.alignment, Relation)
+    assert (parts.alignment.power, parts.alignment.past_temperature, parts.alignment.temperature) == (0.15, 0.01, 0.1)
+    layers = [module for module in parts.network.projector.modules() if isinstance(module, nn.Linear)]
+    assert [(layer.in_features, layer.out_features) for layer in layers] == [(512, 512), (512, 128)]
+
+
+def test_pcmc_has_the_numbers_of_its_code() -> None:
+    place = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25), "seed": 0, "device": torch.device("cpu")}
+    config = choose_method(LearnerConfig(backbone="micro"), "pcmc")
+    engine = METHODS["pcmc"].build(config, **place, precision="float32", kind="eager")
+    assert engine.sleep == Sleep(every=2000, epochs=200, batch=512, lr=0.6)
+    memory = engine.parts.memory
+    assert memory.capacity == 400 * 30  # of the short-term memory
+    assert memory.image_shape == (3, 60, 60)
+    assert replace(CROPPED, crop_scale=(1.0, 1.0)) == Policy(
+        crop_scale=(1.0, 1.0), flip=0.0, brightness=0.6, contrast=0.6, saturation=0.6, hue=0.2, blur=0.2, blur_kernel=5
+    )
+    assert CROPPED.crop_scale == (0.3, 1.0)
+
+
+def test_embeddings_that_memories_keep_follow_by_half() -> None:
+    """MinRed's, which are unit vectors, and CLA-R's, which are as they come."""
+    for name, expected in (("minred", 0.5**0.5), ("cla-r", 0.5)):
+        memory = parts_of(replace(CONFIG, method=name)).memory
+        assert memory is not None
+        first, second = torch.eye(2, 128).unsqueeze(1)
+        memory.insert(torch.zeros(1, 3, 16, 16, dtype=torch.uint8), first)
+        memory.refresh(torch.tensor([0]), second)
+        kept = memory.sample(1)
+        assert kept is not None
+        assert kept.embeddings is not None
+        torch.testing.assert_close(kept.embeddings, expected * (first + second))
 
 
 def test_the_reference_has_the_faulty_memory_and_a_frozen_aligner() -> None:

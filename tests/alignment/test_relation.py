@@ -94,7 +94,8 @@ def test_the_weight_is_set_in_the_first_batch_and_kept() -> None:
     relation = by_hand(PAST, PRESENT, 0.01, 0.1)
     assert alignment(small(), torch.tensor(4.0)).item() == pytest.approx(0.15 * 4.0, rel=1e-5)
     assert alignment.weight.item() == pytest.approx(0.15 * 4.0 / relation, rel=1e-4)
-    # Another objective, the same weight.
+    # Another mini-batch, another objective, the same weight.
+    alignment.before_batch(Picked())
     assert alignment(small(), torch.tensor(1.0)).item() == pytest.approx(0.15 * 4.0, rel=1e-5)
     fresh = Relation(Picked(), power=0.15)
     fresh.load_state_dict(alignment.state_dict())

@@ -93,6 +93,15 @@ def test_a_boundary_copies_parameters_and_buffers_in_place(student: Network) -> 
     assert [t.data_ptr() for t in (*alignment.parameters(), *alignment.buffers())] == addresses
 
 
+def test_the_snapshot_normalises_by_its_own_batch(student: Network) -> None:
+    alignment = Snapshot(student, bottleneck(student.embedding_dim, 16, generator=generator(3))).train()
+    alignment.on_boundary(student)
+    before = {name: tensor.clone() for name, tensor in alignment.snapshot.named_buffers()}
+    assert before
+    alignment(encode(student, torch.randn(2, 6, 3, 16, 16, generator=generator(1)), [2, 3, 4, 5]), NO_OBJECTIVE)
+    assert not any(torch.equal(before[name], now) for name, now in alignment.snapshot.named_buffers())
+
+
 def test_the_gradient_by_finite_differences() -> None:
     network = Scaled().double()
     alignment = Snapshot(network, nn.Linear(2, 2)).double()

@@ -209,8 +209,18 @@ def test_a_full_batch_is_counted_as_the_paper_counts(make_engine: Make, images: 
     engine.observe(images(10, 9))
     assert engine.budget.cbp - before == 2 * 3 * (10 + 8)  # views x passes x (stream + replay)
     assert [int(batch.is_replay.sum()) for batch in made[-3:]] == [8, 8, 8]
-    drawn = {tuple(batch.ids.tolist()) for batch in made[-3:]}
-    assert len(drawn) == 3  # every pass draws anew
+
+
+@every_method
+def test_every_pass_draws_anew(method: str, make_engine: Make, images: Draw) -> None:
+    engine, made = recorded(make_engine(method))
+    train(engine, images, 4)
+    made.clear()
+    passes = engine.passes()
+    engine.observe(images(mini_batch(engine), 9))
+    drawn = {tuple(batch.ids.tolist()) for batch in made}
+    assert len(made) == passes >= 3
+    assert len(drawn) == (1 if engine.parts.memory is None else passes)
 
 
 @every_preset
@@ -673,21 +683,25 @@ def test_scales_anchors_are_the_stream_images(make_engine: Make, images: Draw) -
 
 def test_an_objective_is_told_of_the_first_replay_and_of_no_other(make_engine: Make, images: Draw) -> None:
     """Osiris' second head starts there: told again, it would start again."""
-    told: list[str] = []
+    told: list[tuple[str, int]] = []
 
     def listening(name: str) -> Engine:
         engine = make_engine("osiris-r")
-        engine.parts.objective.on_first_replay = lambda student: told.append(name)  # type: ignore[method-assign]
+
+        def listen(student: torch.nn.Module) -> None:
+            told.append((name, engine.budget.steps))
+
+        engine.parts.objective.on_first_replay = listen  # type: ignore[assignment,method-assign]
         return engine
 
     engine, loaded = listening("engine"), listening("loaded")
     train(engine, images, 1)
     assert told == []  # the memory is still empty
     train(engine, images, 3, first_seed=1)
-    assert told == ["engine"]
+    assert told == [("engine", 3)]  # before the first step with replay, the fourth
     loaded.load_state_dict(engine.state_dict())
     train(loaded, images, 1)
-    assert told == ["engine"]
+    assert told == [("engine", 3)]
 
 
 def test_parts_that_come_in_eval_mode_are_trained_all_the_same(make_engine: Make) -> None:

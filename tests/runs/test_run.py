@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
+from climb.alignment import Snapshot
 from climb.config import Execution, RunConfig
 from climb.errors import ClimbError, InputError
 from climb.memory import FifoMemory
@@ -63,10 +65,16 @@ def done(finished: Path, make_config: Make, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_run_says_whether_it_was_told_where_tasks_end(make_config: Make, tmp_path: Path) -> None:
+def test_a_run_is_told_where_tasks_end_and_says_so(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tables mark such methods."""
+    heard: list[nn.Module] = []
+    monkeypatch.setattr(Snapshot, "on_boundary", lambda alignment, student: heard.append(student))
     told = make_config(learner={"method": "cassle-r"}, evaluation={"network": "student", "epochs": 1})
-    assert execute(told, CPU, tmp_path / "told")["needs_boundaries"] is True
+    result = execute(told, CPU, tmp_path / "told")
+    assert result["needs_boundaries"] is True
+    assert len(heard) == len(result["accuracy_matrix"]) > 1
     alone = make_config(learner={"method": "er-fifo"}, evaluation={"network": "student", "epochs": 1})
     assert execute(alone, CPU, tmp_path / "alone")["needs_boundaries"] is False
 

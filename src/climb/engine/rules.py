@@ -122,7 +122,7 @@ class IidChunks(BatchRule):
     """The passes over a large mini-batch each train on their own part of it: the i.i.d. bound.
 
     A mini-batch of ``passes * (stream_batch + replay_batch)`` shuffled images then takes the steps, and the rows of
-    each step, that a method with replay takes for one of ``stream_batch``, and no image serves twice.
+    each step, that a method with replay takes for one of ``stream_batch``, and no image serves twice within an epoch.
     """
 
     def rows(self, config: LearnerConfig) -> int:
