@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from unittest.mock import Mock
@@ -9,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from climb.alignment import Alignment
+from climb.alignment import Alignment, EmaTeacher
 from climb.alignment.frozen_copy import frozen_copy
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, EngineKind, weight_gradients
@@ -98,8 +99,27 @@ class EvaluatedOnly(Alignment):
         return encoded.embeddings.square().mean()
 
 
-@pytest.mark.parametrize("alignment", [None, EvaluatedOnly])
-def test_a_teacher_is_asked_beforehand_only_if_its_alignment_says_so(alignment: type[EvaluatedOnly] | None) -> None:
+class OfReplay(EvaluatedOnly):
+    """Someone's own that asks its teacher, but has nothing to say, and asks nothing, before replay starts."""
+
+    needs_replay = True
+    asks_of_all = True
+
+
+def first_views(student: torch.nn.Module) -> Alignment:
+    class FirstViews(EmaTeacher):
+        """Asks in a way of its own."""
+
+        def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
+            return encoded.embedded_by(self.teacher, views=1).mean()
+
+    return FirstViews(student, torch.nn.Identity(), rows="all")
+
+
+@pytest.mark.parametrize("alignment", [None, EvaluatedOnly, OfReplay, first_views])
+def test_a_teacher_is_asked_beforehand_only_if_its_alignment_always_asks_of_all(
+    alignment: Callable[[torch.nn.Module], Alignment] | None,
+) -> None:
     engine = make("eager", "cla-b")
     if alignment is not None:
         engine._eager_step.parts = replace(engine.parts, alignment=alignment(engine.parts.network))
@@ -135,6 +155,25 @@ def test_many_learners_in_one_process_stay_compiled(monkeypatch: pytest.MonkeyPa
         step = compiled(Learner(width).step)
         assert torch.equal(step(torch.ones(width)), torch.full((width,), float(width)))
     assert counters["stats"]["unique_graphs"] - before == 20
+
+
+@pytest.mark.slow
+def test_what_branches_on_a_number_is_carried_out_all_the_same(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one graph, which options ask for, it can neither be traced nor, with such sizes, compiled."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def halved_if_large(x: torch.Tensor) -> torch.Tensor:
+        return x / 2 if x.sum().item() > 3 else x
+
+    def first_ones(x: torch.Tensor) -> torch.Tensor:
+        return x[: int((x > 0).sum())].sum()
+
+    for function in (halved_if_large, first_ones):
+        quick = compiled(function, {"combo_kernels": True})
+        for x in (torch.ones(2), torch.ones(8), torch.zeros(8)):
+            assert torch.equal(quick(x), function(x))
 
 
 def test_what_has_too_many_versions_is_carried_out_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

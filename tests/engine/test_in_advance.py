@@ -116,21 +116,32 @@ def make(kind: EngineKind, backbone: str, device: str, precision: str) -> Engine
 
 
 @pytest.mark.slow(seconds=60)
-def test_compiled_mini_batches_agree_with_eager_ones(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_compiled_mini_batches_agree_with_eager_ones(
+    precision: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     batches = torch.randint(0, 256, (8, 10, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    eager, quick = (make(kind, "micro", "cpu", "float32") for kind in ("eager", "compiled"))
+    eager, quick = (make(kind, "micro", "cpu", precision) for kind in ("eager", "compiled"))
     assert quick._in_advance is not None
     assert eager.passes() == 2
     for number, images in enumerate(batches):
         quick.load_state_dict(eager.state_dict())  # training amplifies any difference in rounding
         one, other = eager.observe(images), quick.observe(images)
-        torch.testing.assert_close(other.objective, one.objective)
-        torch.testing.assert_close(other.alignment, one.alignment)
+        exact = precision == "float32"
+        near = {} if exact else {"rtol": 0.02, "atol": 0.02}
+        torch.testing.assert_close(other.objective, one.objective, **near)
+        torch.testing.assert_close(other.alignment, one.alignment, **near)
         for part in ("network", "alignment", "optimizer"):
             for name, value in eager.state_dict()[part].items():
                 ours = quick.state_dict()[part][name]
-                torch.testing.assert_close(ours, value, rtol=1e-3, atol=1e-5, msg=f"{name} after mini-batch {number}")
+                if exact:
+                    torch.testing.assert_close(
+                        ours, value, rtol=1e-3, atol=1e-5, msg=f"{name} after mini-batch {number}"
+                    )
+                else:  # in all: of single numbers rounding may leave little
+                    far = (ours.float() - value.float()).norm()
+                    assert far <= 0.3 * value.float().norm() + 1e-3, f"{name} after mini-batch {number}: {far}"
         assert torch.equal(quick.state_dict()["augmentation"], eager.state_dict()["augmentation"])
     assert quick.budget == eager.budget
 

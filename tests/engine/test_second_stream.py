@@ -48,7 +48,7 @@ def test_what_is_started_is_waited_for_once(main: Noting) -> None:
     beside, read = SecondStream(), Read()
     beside.wait(GPU)
     assert not main.waited_for  # nothing has been started
-    beside.do(lambda: None, read)  # type: ignore[arg-type]
+    beside.start(lambda: None, read)  # type: ignore[arg-type]
     assert len(read.kept_for) == 1
     beside.wait(GPU)
     beside.wait(GPU)
@@ -59,6 +59,6 @@ def test_so_is_what_broke_off(main: Noting) -> None:
     """Kernels that were begun before it did go on, and read what they read."""
     beside, read = SecondStream(), Read()
     with pytest.raises(ZeroDivisionError):
-        beside.do(lambda: 1 / 0, read)  # type: ignore[arg-type]
+        beside.start(lambda: 1 / 0, read)  # type: ignore[arg-type]
     beside.wait(GPU)
     assert main.waited_for == read.kept_for != []

@@ -55,7 +55,7 @@ class EmaTeacher(Alignment):
         self._has_run = False
         # Of the class these are defaults; what this one does depends on its rows and period.
         self.needs_replay = rows == "replay"  # type: ignore[misc]
-        self.asks_of_all = rows == "all"  # type: ignore[misc]
+        self.asks_of_all = rows == "all" and type(self).forward is EmaTeacher.forward  # type: ignore[misc]
         moves_otherwise = type(self).after_step is not EmaTeacher.after_step
         self.moves_each_step = period == "step" or moves_otherwise  # type: ignore[misc]
 

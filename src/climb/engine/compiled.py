@@ -36,8 +36,10 @@ def compiled(
             if whole is not None:
                 try:
                     return whole(*args, **kwargs)
-                except (torch._dynamo.exc.Unsupported, torch._dynamo.exc.FailOnRecompileLimitHit):
-                    whole = None  # more than one graph, or more than enough versions: found before anything is computed
+                except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit):
+                    whole = (
+                        None  # it is no one graph, or has more than enough versions: found before anything is computed
+                    )
             return in_pieces(*args, **kwargs)
 
     return call

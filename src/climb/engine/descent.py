@@ -62,7 +62,8 @@ class CompiledDescent:
         if not self._handed_over:
             # Not before a step has shown that the network's own weights are used by nobody beside it.
             self._handed_over = all(whole.grad is None for whole in self._pairs)
-            hand_over(self._takers if self._handed_over else ())
+            if self._handed_over:
+                hand_over(self._takers)
         elif any(whole.grad is not None for whole in self._taken):
             raise ClimbError(
                 "a part of the method computes with the network's own weights in some steps and not in others, which "

@@ -56,8 +56,9 @@ def is_known(network: nn.Module) -> bool:
 
 def _cast_by_autocast(network: nn.Module) -> dict[str, nn.Parameter]:
     """By name: what belongs to convolutions and linear layers."""
-    layers = [(name, part) for name, part in network.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
-    return {f"{name}.{own}": weight for name, part in layers for own, weight in part.named_parameters(recurse=False)}
+    layers = [part for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    cast = {id(weight) for part in layers for weight in part.parameters(recurse=False)}
+    return {name: weight for name, weight in network.named_parameters() if id(weight) in cast}  # a tied one once
 
 
 def _half(whole: nn.Parameter) -> nn.Parameter:

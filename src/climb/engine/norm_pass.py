@@ -24,7 +24,7 @@ GIVEN_BY_AUTOGRAD = 9
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-class Parts(NamedTuple):
+class BatchNorm(NamedTuple):
     """What a batch norm is given."""
 
     x: fx.Node
@@ -65,16 +65,16 @@ def norms_in_few_kernels(graph: fx.Graph) -> None:
     """
     moves: list[Move] = []
     for node in graph.find_nodes(op="call_function", target=functional.batch_norm):
-        parts = _in_training(node)
-        if parts is None:
+        given = _in_training(node)
+        if given is None:
             continue
-        following, residual = _followed(node, parts)
+        following, residual = _followed(node, given)
         # With an addend, where it is added and therefore there; without one, where the batch norm was.
         with graph.inserting_before(node if residual is None else following[0]):
             relu = bool(following)
-            made = graph.call_function(norm._opoverload, (parts.x, parts.weight, parts.bias, residual, relu, parts.eps))
+            made = graph.call_function(norm._opoverload, (given.x, given.weight, given.bias, residual, relu, given.eps))
             result, mean, variance = (graph.call_function(operator.getitem, (made, index)) for index in range(3))
-            moves += _moves(graph, parts, mean, variance)
+            moves += _moves(graph, given, mean, variance)
         chain = [node, *following]
         result.meta.update(chain[-1].meta)
         chain[-1].replace_all_uses_with(result)
@@ -116,7 +116,7 @@ def _is_plain_sum(node: fx.Node) -> bool:
     return len(values) == 3 and len(kinds) == 1
 
 
-def _in_training(node: fx.Node) -> Parts | None:
+def _in_training(node: fx.Node) -> BatchNorm | None:
     """What this batch norm is given, if it is one to replace."""
     bound = SIGNATURE.bind(*node.args, **node.kwargs)
     bound.apply_defaults()
@@ -133,7 +133,7 @@ def _in_training(node: fx.Node) -> Parts | None:
     users = [user for running in tensors[1:3] for user in running.users]
     if not all(user.target is move_running._opoverload or _trains(user) for user in users):
         return None  # somebody else here reads them, and would have to wait for their move
-    return Parts(*tensors, *numbers)
+    return BatchNorm(*tensors, *numbers)
 
 
 def _trains(node: fx.Node) -> bool:
@@ -142,7 +142,7 @@ def _trains(node: fx.Node) -> bool:
     return SIGNATURE.bind(*node.args, **node.kwargs).arguments.get("training") is True
 
 
-def _followed(node: fx.Node, parts: Parts) -> tuple[list[fx.Node], fx.Node | None]:
+def _followed(node: fx.Node, given: BatchNorm) -> tuple[list[fx.Node], fx.Node | None]:
     """What the operator takes in: a relu, or a sum and its relu, and what that sum adds to the batch norm."""
     following = _only_user(node)
     if following is None:
@@ -154,7 +154,7 @@ def _followed(node: fx.Node, parts: Parts) -> tuple[list[fx.Node], fx.Node | Non
         return [], None
     # The operator comes later than the batch norm did: what it reads and moves must not have changed in between, as it
     # might where others know it too.
-    alone = all(len(tensor.users) == 1 for tensor in (parts.x, parts.running_mean, parts.running_variance))
+    alone = all(len(tensor.users) == 1 for tensor in (given.x, given.running_mean, given.running_variance))
     return ([following, relu], addend) if alone else ([], None)
 
 
@@ -192,22 +192,22 @@ def _addend(node: fx.Node, batch_norm: fx.Node) -> fx.Node | None:
     return other if alike else None
 
 
-def _moves(graph: fx.Graph, parts: Parts, mean: fx.Node, variance: fx.Node) -> list[Move]:
+def _moves(graph: fx.Graph, given: BatchNorm, mean: fx.Node, variance: fx.Node) -> list[Move]:
     """The running statistics towards those of this batch, its variance as an estimate of the population's.
 
     What is moved twice in the graph is moved one after the other; the rest can wait for each other.
     """
-    value = _value(parts.x)
+    value = _value(given.x)
     assert value is not None
     rows = _rows(value)
     waiting = []
     unbiased = rows / (rows - 1)
-    for running, now, factor in ((parts.running_mean, mean, 1.0), (parts.running_variance, variance, unbiased)):
-        move = Move(running, graph.call_method("detach", (now,)), factor, parts.momentum)
+    for running, now, factor in ((given.running_mean, mean, 1.0), (given.running_variance, variance, unbiased)):
+        move = Move(running, graph.call_method("detach", (now,)), factor, given.momentum)
         if len(running.users) == 1:  # the batch norm
             waiting.append(move)
         else:
-            graph.call_function(move_running._opoverload, ([running], [move.batch], [factor], parts.momentum, []))
+            graph.call_function(move_running._opoverload, ([running], [move.batch], [factor], given.momentum, []))
     return waiting
 
 

@@ -82,7 +82,7 @@ def move_running(
         if counts:
             torch._foreach_add_(counts, 1)
 
-    BESIDE.do(move, *batch)
+    BESIDE.start(move, *batch)
 
 
 @move_running.register_fake

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+Result = TypeVar("Result")
+
 
 class SecondStream:
-    """A stream of its own on each device, for one kind of work."""
+    """A stream of its own on each device, for one kind of work of one thread: two that train would mix theirs up."""
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
         self._started: set[torch.device] = set()
 
-    def start(self, function: Callable[[], Tensor], *read: Tensor) -> Tensor:
+    def start(self, function: Callable[[], Result], *read: Tensor) -> Result:
         """``function()``, which reads the tensors ``read``. On a GPU it is begun here, and there only after `wait`."""
         device = read[0].device
         if device.type != "cuda":
             return function()
-        with self._beside(device, read):
-            result = function()
-        result.record_stream(torch.cuda.current_stream(device))
-        return result
-
-    def do(self, function: Callable[[], object], *read: Tensor) -> None:
-        """Likewise, for what changes tensors and makes none."""
-        device = read[0].device
-        if device.type != "cuda":
-            function()
-            return
-        with self._beside(device, read):
-            function()
-
-    @contextmanager
-    def _beside(self, device: torch.device, read: tuple[Tensor, ...]) -> Iterator[None]:
         if device not in self._streams:
             self._streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         main, beside = torch.cuda.current_stream(device), self._streams[device]
         beside.wait_stream(main)
         try:
             with torch.cuda.stream(beside):
-                yield
+                result = function()
         finally:  # also of what breaks off something may be going on
             for tensor in read:
                 tensor.record_stream(beside)  # its memory is not given to another tensor before it has been read
             self._started.add(device)
+        if isinstance(result, Tensor):
+            result.record_stream(main)
+        return result
 
     def wait(self, device: torch.device) -> None:
         """Let what follows on the current stream see what has been started, if anything has and nobody has waited yet.

@@ -104,11 +104,11 @@ class TrainStep:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         parts = self.parts
         with numerics(self.device, self.precision, tuned=self._tuned):
-            started = said
-            if said is None and self._ask_teacher is not None:
-                started = ahead.start(self._ask_teacher, mixed.views)
             try:
                 try:
+                    started = said
+                    if said is None and self._ask_teacher is not None:
+                        started = ahead.start(self._ask_teacher, mixed.views)
                     loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
                 finally:
                     ahead.STREAM.wait(mixed.views.device)
@@ -190,9 +190,9 @@ class TrainStep:
     ) -> tuple[torch.Tensor, ...]:
         """The loss to descend; its two parts; the mean over the views of stream and of replay rows, in memory space."""
         parts, views = self.parts, mixed.views
-        rows = views.shape[1]
         features, embeddings = (
-            output.float().view(2, rows, output.shape[1]) for output in self._eager_encode(views.flatten(0, 1))
+            output.float().view(2, views.shape[1], output.shape[1])
+            for output in self._eager_encode(views.flatten(0, 1))
         )
         if mixed.share is not None:
             lengths = [features.shape[-1], embeddings.shape[-1]]
@@ -262,7 +262,8 @@ class TrainStep:
             twin._losses = compiled(self._losses)
             return twin
         teacher, alignment = self.parts.teacher, self.parts.alignment
-        asked = teacher is not None and alignment is not None and alignment.asks_of_all and not self.knows_in_advance
+        always = alignment is not None and alignment.asks_of_all and not alignment.needs_replay
+        asked = teacher is not None and always and not self.knows_in_advance
         if self.precision == "bf16" and self.config.momentum > 0 and is_known(self.parts.network):
             self._start_momenta()
             twin._halves = Halves(self.parts.network)
