@@ -17,6 +17,7 @@ from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, Parts, StreamAndReplay
 from climb.engine.patch_step import CROPPED
 from climb.engine.pcmc import Sleep
+from climb.engine.rules import MemoryOnly
 from climb.errors import InputError
 from climb.learner import build_engine
 from climb.memory import (
@@ -35,9 +36,10 @@ from climb.methods import (
     choose_objective,
     climb,
     method,
+    takes_objective,
     with_replay,
 )
-from climb.objectives import Scale, SimCLR, VICReg
+from climb.objectives import Osiris, Scale, SimCLR, VICReg
 from climb.presets import apply_preset
 from climb.workshop import OBJECTIVES, Workshop, objective
 
@@ -189,6 +191,88 @@ def test_impossible_settings_are_refused_before_any_work() -> None:
         check_config(replace(CONFIG, backbone="vit-tiny", image_size=36, replay_batch=8))
     with pytest.raises(InputError, match="method 'downhill' has the learning rate -3; it must be above 0"):
         method("downhill", paper="nobody", lr=-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": "../up"}, r"a method cannot be called '../up'; use letters"),
+        ({"name": 5}, "a method cannot be called 5"),
+        ({"paper": None}, "method 'mine' has paper=None; say in words"),
+        ({"paper": " "}, "method 'mine' has paper=' '"),
+        ({"lr": "0.1"}, "the learning rate '0.1'; it must be above 0 and a number"),
+        ({"lr": float("nan")}, "the learning rate nan"),
+        ({"alignment_weight": -1}, "the alignment weight -1; it must be 0 or above"),
+        ({"views": simclr}, "has views=<function simclr .*Allowed, by name: objective, simclr, simsiam, common"),
+    ],
+)
+def test_what_cannot_be_listed_is_not_registered(given: dict[str, Any], said: str) -> None:
+    """`climb methods` would break off at it, for everybody."""
+    before = dict(METHODS)
+    with pytest.raises(InputError, match=said):
+        method(**{"name": "mine", "paper": "me"} | given)
+    assert before == METHODS
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": SimCLR()}, r"objective 'mine' has kind=SimCLR\(\); it must be its class"),
+        ({"kind": nn.Module}, "it must be its class, derived from Objective"),
+        ({"views": "simclr"}, "objective 'mine' has views='simclr'; it must be a function"),
+        ({"lr": "0.1"}, "objective 'mine' has the learning rate '0.1'"),
+        ({"paper": None}, "objective 'mine' has paper=None"),
+    ],
+)
+def test_nor_is_such_an_objective(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        objective(**{"name": "mine", "kind": SimCLR, "paper": "me", "views": simclr} | given)
+
+
+def unbounded_in_words() -> FifoMemory:
+    memory = FifoMemory(60, (3, 16, 16), 128)
+    memory.inserts = "afterwards"  # type: ignore[assignment,misc]
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"network": nn.Identity()}, "has Identity as its network; it must be a Network"),
+        ({"memory": FifoMemory}, "has the class FifoMemory, not an instance, as its memory"),
+        ({"memory": {}}, "has dict as its memory; .* It lacks capacity, nbytes"),
+        (
+            {"memory": unbounded_in_words()},
+            r"FifoMemory.inserts is 'afterwards' \(method 'mine'\). Allowed: 'after', 'be",
+        ),
+        ({"memory": FifoMemory(61, (3, 16, 16), 128)}, "a memory for 61 images where 60 are allowed"),
+        ({"batch": StreamAndReplay}, "the class StreamAndReplay, not an instance, as its batch"),
+        ({"objective": "simclr"}, "has str as its objective; it must be an Objective"),
+        ({"alignment": nn.Identity()}, "has Identity as its alignment; it must be an Alignment"),
+        (
+            {"batch": MemoryOnly(), "objective": Scale()},
+            "Scale learns the present .* 'mine' trains on its memory alone",
+        ),
+        ({"memory": None, "objective": Osiris(nn.Identity())}, "Osiris learns from stored images, method 'mine'"),
+        ({"memory": None}, "EmaTeacher aligns stored images, method 'mine' trains on no stored image as it is"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_before_any_work(
+    changes: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("climb.methods.METHODS", dict(METHODS))
+
+    @method("mine", paper="me")
+    def mine(w: Workshop) -> Parts:
+        return replace(climb(w), **changes)
+
+    with pytest.raises(InputError, match=said):
+        parts_of(replace(CONFIG, method="mine"))
+
+
+def test_a_method_that_brings_its_own_objective_does_not_take_the_configured_one() -> None:
+    takes = {name for name in METHODS if takes_objective(name)}
+    assert METHODS.keys() - takes == {"osiris-r", "scale", "pcmc"}
 
 
 def test_rates_that_are_climbs_go_by_the_size_of_images() -> None:

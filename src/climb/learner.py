@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from climb.augment import POLICIES, Augment
+from climb.augment import POLICIES, Augment, Policy
 from climb.config import LearnerConfig, MemoryConfig, from_dict, to_dict
 from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
 from climb.engine.inference import inference
@@ -57,7 +57,12 @@ def build_engine(
         return engine
     parts = build_parts(Workshop(config=config, seed=seed, device=device))
     views = find_objective(config.objective).views if config.views == "objective" else POLICIES[config.views]
-    augment = Augment(views(config.image_size), mean, std, per_batch=config.augment_per_batch, device=device)
+    policy = views(config.image_size)
+    if not isinstance(policy, Policy):
+        raise InputError(
+            f"the views of objective '{config.objective}' are {type(policy).__name__}; its function must give a Policy"
+        )
+    augment = Augment(policy, mean, std, per_batch=config.augment_per_batch, device=device)
     return Engine(parts, augment, config, seed=seed, device=device, precision=precision, kind=kind)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from math import inf
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -14,11 +13,13 @@ from climb.alignment import Alignment
 from climb.config import LearnerConfig, MemoryConfig, Views, check_learner
 from climb.engine import BatchRule, IidChunks, MemoryOnly, MixUp, Parts, StreamAndReplay
 from climb.engine.pcmc import Pcmc, build_pcmc
+from climb.engine.sockets import check_sockets
 from climb.errors import ClimbError, InputError
 from climb.memory import CentroidMemory, Memory, ReferenceMemory
 from climb.memory.limits import check_rules, check_sizes
 from climb.nets import check_backbone
-from climb.plugins import find_registered, first_line, refuse_taken
+from climb.objectives import Objective
+from climb.plugins import check_rates, check_words, find_registered, first_line, refuse_taken
 from climb.workshop import Workshop, find_objective
 
 Build = Callable[..., Any]
@@ -63,10 +64,13 @@ def method(
     for a method that four parts cannot say.
     """
 
+    check_words("method", name, paper=paper)
+    check_rates("method", name, lr=lr, alignment_weight=alignment_weight)
     if own_loop and views is not None:
         raise InputError(f"method '{name}' has a loop of its own, which makes its own views; leave views out")
-    if lr is not None and not 0 < lr < inf:
-        raise InputError(f"method '{name}' has the learning rate {lr}; it must be above 0")
+    if views is not None and views not in get_args(Views):
+        allowed = ", ".join(get_args(Views))
+        raise InputError(f"method '{name}' has views={views!r}. Allowed, by name: {allowed}")
 
     def register(build: Build) -> Build:
         if name in METHODS:
@@ -150,23 +154,26 @@ def check_config(config: LearnerConfig) -> None:
 
 def _check_objective(method: str, name: str) -> None:
     """Refuse an objective that the method would pass over, or could not learn by."""
-    usual, chosen = (small_parts(method, objective=configured) for configured in (LearnerConfig.objective, name))
-    for parts, configured in ((usual, LearnerConfig.objective), (chosen, name)):
-        if not isinstance(parts.objective, find_objective(configured).kind):
+    for configured in (LearnerConfig.objective, name):
+        own = _own_objective(small_parts(method, objective=configured), configured)
+        if own is not None:
             # Nothing would come of it but other views and another projector under the same loss.
-            own = type(parts.objective).__name__
             raise InputError(f"method '{method}' brings its own objective ({own}); leave --objective out")
-    if chosen.objective.needs_stream and not chosen.batch.has_stream_rows:
-        raise InputError(
-            f"objective '{name}' learns the present from stream images, method '{method}' trains on its memory "
-            "alone; give another --objective or --method"
-        )
-    replays = chosen.memory is not None and chosen.batch.trained(2, 1) == 2  # of two rows, one of them replayed
-    if chosen.objective.needs_replay and not replays:
-        raise InputError(
-            f"objective '{name}' holds stored images and new ones apart, method '{method}' trains on no stored image "
-            "as it is; give another --objective or --method"
-        )
+
+
+def _own_objective(parts: Parts, configured: str) -> str | None:
+    """The class of an objective that a method brings, whatever is configured."""
+    return None if isinstance(parts.objective, find_objective(configured).kind) else type(parts.objective).__name__
+
+
+@cache  # a table asks once for each of its runs
+def takes_objective(name: str) -> bool:
+    """Whether a method learns by the objective that is configured, and brings none of its own.
+
+    >>> takes_objective("climb"), takes_objective("osiris-r")
+    (True, False)
+    """
+    return _own_objective(small_parts(name), LearnerConfig.objective) is None
 
 
 def _check_rules(memory: MemoryConfig) -> None:
@@ -259,6 +266,11 @@ def build_parts(workshop: Workshop) -> Parts:
         raise ClimbError(
             f"the function behind method '{method.name}' gave {type(parts).__name__}; it must return its Parts"
         )
+    config = workshop.config
+    named = f"objective '{config.objective}'"
+    if isinstance(parts.objective, Objective):
+        named = _own_objective(parts, config.objective) or named
+    check_sockets(parts, method=method.name, objective=named, memory=config.memory)
     return parts
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from climb.errors import InputError, unknown
 
 GROUP = "climb.methods"
+HOW = f"installed and named under the entry point group {GROUP} (in Python: once their module is imported)"
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 
 Registered = TypeVar("Registered")
 
@@ -26,7 +30,7 @@ def load_plugins() -> list[str]:
             package = "a package" if entry.dist is None else f"the package '{entry.dist.name}'"
             broken.append(
                 f"{package} names '{entry.value}' under {GROUP}, which cannot be imported: "
-                f"{type(error).__name__}: {error}. Mend or uninstall it"
+                f"{type(error).__name__}: {error}. Mend or uninstall it: what it would register after that is missing"
             )
     return broken
 
@@ -41,9 +45,37 @@ def find_registered(kind: str, name: str, registry: Mapping[str, Registered]) ->
     """
     broken = [] if name in registry else load_plugins()
     if name not in registry:
-        missing = str(unknown(kind, name, registry))
+        missing = f"{unknown(kind, name, registry)}; and those of your own packages, {HOW}"
         raise InputError("\n".join([missing, *(f"It may be missing because {reason}" for reason in broken)]))
     return registry[name]
+
+
+def check_words(kind: str, name: str, *, paper: str) -> None:
+    """Refuse a name that no folder could have, and a citation that nobody could read.
+
+    >>> check_words("method", "../mine", paper="me")
+    Traceback (most recent call last):
+    climb.errors.InputError: a method cannot be called '../mine'; use letters, digits, '.', '_' and '-', a letter first
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InputError(f"a {kind} cannot be called {name!r}; use letters, digits, '.', '_' and '-', a letter first")
+    if not isinstance(paper, str) or not paper.strip():
+        raise InputError(f"{kind} '{name}' has paper={paper!r}; say in words who proposed it")
+
+
+def check_rates(kind: str, name: str, *, lr: float | None, alignment_weight: float | None) -> None:
+    """Refuse rates that are no numbers, or that nothing could be learned at."""
+    if lr is not None and not (_is_number(lr) and lr > 0):
+        raise InputError(f"{kind} '{name}' has the learning rate {lr!r}; it must be above 0 and a number, or None")
+    if alignment_weight is not None and not (_is_number(alignment_weight) and alignment_weight >= 0):
+        raise InputError(
+            f"{kind} '{name}' has the alignment weight {alignment_weight!r}; it must be 0 or above and a number, "
+            "or None"
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def refuse_taken(kind: str, name: str, old: Callable[..., Any], new: Callable[..., Any]) -> None:

@@ -26,7 +26,7 @@ from climb.memory import (
 )
 from climb.nets import Network, bottleneck, build_network, plain_projector
 from climb.objectives import BYOL, BarlowTwins, Objective, Osiris, Scale, SimCLR, SimSiam, VICReg
-from climb.plugins import find_registered, first_line, refuse_taken
+from climb.plugins import check_rates, check_words, find_registered, first_line, refuse_taken
 from climb.seeds import torch_generator
 
 
@@ -115,6 +115,10 @@ class Workshop:
         """The objective that the configuration names."""
         chosen = find_objective(self.config.objective)
         made = chosen.make(self)
+        if not isinstance(made, Objective):
+            raise InputError(
+                f"the function behind objective '{chosen.name}' gave {type(made).__name__}; it must return an Objective"
+            )
         if not isinstance(made, chosen.kind):  # the network and `climb.methods.check_config` go by the kind
             raise InputError(
                 f"objective '{chosen.name}' is registered as a {chosen.kind.__name__}, but its function makes a "
@@ -207,6 +211,16 @@ def objective(
     >>> OBJECTIVES["vicreg"].summary
     'Views agree, and each number of an embedding varies and says something of its own.'
     """
+
+    check_words("objective", name, paper=paper)
+    check_rates("objective", name, lr=lr, alignment_weight=alignment_weight)
+    if not (isinstance(kind, type) and issubclass(kind, Objective)):
+        raise InputError(f"objective '{name}' has kind={kind!r}; it must be its class, derived from Objective")
+    if not callable(views):
+        raise InputError(
+            f"objective '{name}' has views={views!r}; it must be a function from a side in pixels to a Policy, such as "
+            "climb.augment.simclr"
+        )
 
     def register(make: Make) -> Make:
         if name in OBJECTIVES:

@@ -18,7 +18,7 @@ from climb.augment import Augment, Policy
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, IidChunks, StreamAndReplay, TrainingBatch
 from climb.engine.health import health
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.memory import FifoMemory, Memory
 from climb.methods import METHODS, with_replay
 from climb.nets import Encoded, frozen
@@ -209,6 +209,33 @@ def test_a_full_batch_is_counted_as_the_paper_counts(make_engine: Make, images: 
     engine.observe(images(10, 9))
     assert engine.budget.cbp - before == 2 * 3 * (10 + 8)  # views x passes x (stream + replay)
     assert [int(batch.is_replay.sum()) for batch in made[-3:]] == [8, 8, 8]
+
+
+class Growing(FifoMemory):
+    """Says that it is bounded."""
+
+    def __len__(self) -> int:
+        return super().__len__() + 55
+
+
+class Silent(FifoMemory):
+    """Does not say what became of the images."""
+
+    def insert(self, *arguments: Any, **options: Any) -> Any:
+        super().insert(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [(Growing, "65 images stored, the capacity is 60: Growing promises"), (Silent, "Silent.insert gave NoneType")],
+)
+def test_a_memory_that_breaks_its_promise_ends_the_run(
+    memory: type[FifoMemory], said: str, make_engine: Make, images: Draw
+) -> None:
+    engine = make_engine("er-fifo")
+    parts = replace(engine.parts, memory=memory(60, (3, 16, 16), 128))
+    with pytest.raises(ClimbError, match=said):
+        train(rebuilt(engine, parts=parts), images, 1)
 
 
 @every_method

@@ -11,6 +11,7 @@ from climb.bench.layouts import CA, CA_UPTO, CHOICES, FA, FORGETTING, LAYOUTS, P
 from climb.bench.recipe import flattened, named_settings, unlike_recipe
 from climb.config import LearnerConfig
 from climb.errors import InputError
+from climb.methods import takes_objective
 from climb.presets import FAULTS, apply_preset
 
 ROW_KINDS = {row.method: row.kind for layout in LAYOUTS.values() for row in layout.rows}
@@ -83,17 +84,30 @@ def own_layout(runs: Sequence[Found]) -> tuple[Layout, list[Placed]]:
 
 
 def _base_names(runs: Sequence[Found]) -> list[str]:
-    """Each run's method, with its preset where several stand together, and with an objective that is not SimCLR."""
+    """Each run's method, with its preset where several stand together, and with an objective that is not SimCLR.
+
+    A method that brings its own objective is not named after the configured one, which it does not look at.
+    """
     flat = [flattened(run.config) for run in runs]
-    found = {key: {each.get(key) for each in flat} for key in NAMED_BY}
+    for run, each in zip(runs, flat, strict=True):
+        if not _learns_as_configured(run.result["method"]):
+            del each["learner.objective"]
+    found = {key: {each[key] for each in flat if key in each} for key in NAMED_BY}
     keys = [key for key, values in found.items() if len(values) > 1]
-    if not found["learner.objective"] <= {LearnerConfig.objective, None}:
+    if not found["learner.objective"] <= {LearnerConfig.objective}:
         keys = list(dict.fromkeys(["learner.objective", *keys]))
     said = [[str(each[key]) for key in keys if each.get(key) is not None] for each in flat]
     return [
         " ".join([str(run.result["method"]), *([f"({', '.join(words)})"] if words else [])])
         for run, words in zip(runs, said, strict=True)
     ]
+
+
+def _learns_as_configured(method: str) -> bool:
+    try:
+        return takes_objective(method)
+    except Exception:  # a third party's, which may not be here, or not any more; its runs are
+        return True
 
 
 def _row_settings(runs: Sequence[Found]) -> list[Settings]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -48,11 +50,13 @@ def _methods() -> Table:
         measured = [str(found) for found in verified() if found.method == name and at_its_rate(found)]
         try:
             parts = " + ".join(parts_of(name).values())
-        except Exception as error:  # somebody else's; the others are listed all the same
+        except (Exception, SystemExit) as error:  # somebody else's; the others are listed all the same
             parts = f"cannot be built: {error!r}"
         views = {} if method.views is None else {"views": method.views}
+        package = _package(method.build)
+        theirs = {} if package == "climb" else {"package": package}
         found = {"what": method.summary, "parts": parts, "paper": method.paper, "lr": _rate(method.lr), **views}
-        _add(listed, name, found | {"measured": "\n".join(measured) or "not yet"})
+        _add(listed, name, found | {"measured": "\n".join(measured) or "not yet"} | theirs)
     return listed
 
 
@@ -61,10 +65,14 @@ def _objectives() -> Table:
 
     listed = _list()
     for name, objective in OBJECTIVES.items():
-        package = objective.make.__module__.partition(".")[0]
-        found = {"what": objective.summary, "paper": objective.paper, "lr": _rate(objective.lr), "package": package}
-        _add(listed, name, found)
+        found = {"what": objective.summary, "paper": objective.paper, "lr": _rate(objective.lr)}
+        _add(listed, name, found | {"package": _package(objective.make)})
     return listed
+
+
+def _package(function: Callable[..., Any]) -> str:
+    """Who brings it; of what has no module, such as a `functools.partial`, what Python prints."""
+    return str(getattr(function, "__module__", repr(function))).partition(".")[0]
 
 
 def _list() -> Table:

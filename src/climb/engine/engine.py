@@ -21,8 +21,8 @@ from climb.engine.captured import Captured, Function
 from climb.engine.numerics import EngineKind, Precision
 from climb.engine.parts import Parts
 from climb.engine.step import TrainStep
-from climb.errors import InputError
-from climb.memory import InsertReport
+from climb.errors import ClimbError, InputError
+from climb.memory import InsertReport, Memory
 from climb.nets import frozen
 from climb.parallel import current
 from climb.seeds import restore, torch_generator
@@ -179,6 +179,7 @@ class Engine:
                 report = memory.insert(stream, streamed if memory.space else None, embed=self.embed)
         self.budget.images += len(images)
         self.budget.batches += 1
+        _check_kept(memory, report)
         if self.group.size > 1:
             stored = 0 if memory is None else len(memory)
             self.group.check_agreement(stored, crc32(repr(report).encode()), crc32(batch.ids.numpy().tobytes()))
@@ -299,3 +300,14 @@ class Engine:
         self.budget.load_state_dict(state["budget"])
         self._replayed = state["replayed"]
         self._frequent_step.refresh_halves()
+
+
+def _check_kept(memory: Memory | None, report: InsertReport) -> None:
+    """A bound is kept or nothing is: somebody's own memory may break what it promises."""
+    if not isinstance(report, InsertReport):
+        raise ClimbError(f"{type(memory).__name__}.insert gave {type(report).__name__}; it must return an InsertReport")
+    if memory is not None and memory.bounded and len(memory) > memory.capacity:
+        raise ClimbError(
+            f"{len(memory)} images stored, the capacity is {memory.capacity}: {type(memory).__name__} promises to be "
+            "bounded and is not; climb.memory.check_memory finds where"
+        )
