@@ -11,7 +11,8 @@ import pytest
 from climb.cli import run_command
 from climb.config import LearnerConfig
 from climb.errors import InputError
-from climb.methods import check_config, find_method, method
+from climb.impossible import check_config
+from climb.methods import find_method, method
 from climb.plugins import load_plugins, refuse_taken
 from climb.workshop import OBJECTIVES, find_objective
 

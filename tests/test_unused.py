@@ -9,7 +9,8 @@ import pytest
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Parts
 from climb.errors import InputError
-from climb.methods import METHODS, check_config, kind_of_memory
+from climb.impossible import check_config
+from climb.methods import METHODS, kind_of_memory
 from climb.presets import FAULTS
 from climb.unused import faults_of, prunes_as_told, refuse_equal, refuse_unused
 from climb.workshop import Workshop

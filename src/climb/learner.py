@@ -21,8 +21,9 @@ from climb.config import LearnerConfig, MemoryConfig, from_dict, to_dict
 from climb.engine import Engine, EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
 from climb.engine.inference import inference
 from climb.errors import InputError
+from climb.impossible import check_config
 from climb.memory import Memory
-from climb.methods import build_parts, check_config, choose_method, choose_objective, find_method
+from climb.methods import build_parts, choose_method, choose_objective, find_method
 from climb.nets import Network, SavedEncoder, load_encoder
 from climb.parallel import current
 from climb.presets import NETWORK, apply_preset

@@ -119,7 +119,7 @@ class Workshop:
             raise InputError(
                 f"the function behind objective '{chosen.name}' gave {type(made).__name__}; it must return an Objective"
             )
-        if not isinstance(made, chosen.kind):  # the network and `climb.methods.check_config` go by the kind
+        if not isinstance(made, chosen.kind):  # the network and `climb.impossible.check_config` go by the kind
             raise InputError(
                 f"objective '{chosen.name}' is registered as a {chosen.kind.__name__}, but its function makes a "
                 f"{type(made).__name__}; give its class as kind"

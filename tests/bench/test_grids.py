@@ -16,7 +16,7 @@ from climb.bench.layouts import LAYOUTS, RELEASED
 from climb.bench.paper import all_printed
 from climb.config import RunConfig, to_dict
 from climb.errors import InputError
-from climb.methods import check_config
+from climb.impossible import check_config
 from climb.presets import FAULTS, PRESETS, apply_preset
 from climb.recipes import get_recipe
 

@@ -15,7 +15,7 @@ from climb.bench.grids import Entry, Grid
 from climb.bench.plan import Plan, result_of
 from climb.config import LearnerConfig, MemoryConfig, RunConfig
 from climb.errors import InputError, unknown
-from climb.methods import check_config
+from climb.impossible import check_config
 from climb.unused import refuse_equal, refuse_unused
 
 SYMBOLS = {

@@ -8,8 +8,9 @@ from typing import Any
 from climb.config import DataConfig, EvaluationConfig, LearnerConfig, RunConfig, StreamConfig
 from climb.engine import IidChunks, resolve_device
 from climb.errors import InputError
+from climb.impossible import check_config
 from climb.learn.sizes import base_config, check_room, size_for, with_budget
-from climb.methods import check_config, choose_method, choose_objective, small_parts
+from climb.methods import choose_method, choose_objective, small_parts
 from climb.presets import apply_preset, evaluated_network
 
 

@@ -15,7 +15,7 @@ from climb.config import Execution, RunConfig, check_choices
 from climb.datasets import fingerprint
 from climb.engine import resolve_device
 from climb.errors import InputError
-from climb.methods import check_config
+from climb.impossible import check_config
 from climb.parallel import joined, own_device
 from climb.runs.folder import RunFolder
 from climb.runs.result import Result

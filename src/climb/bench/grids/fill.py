@@ -13,7 +13,8 @@ from climb.bench.comparable import Aspect
 from climb.bench.grids.configure import configure
 from climb.bench.grids.grid import Entry, Grid, Request
 from climb.errors import InputError
-from climb.methods import check_config, find_method
+from climb.impossible import check_config
+from climb.methods import find_method
 from climb.presets import NETWORK
 
 IID_TASKS = 20
