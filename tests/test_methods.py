@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from climb.alignment import EmaTeacher, Relation
-from climb.augment import Augment, Policy, common, simclr
+from climb.augment import Augment, Policy, common, simclr, simsiam
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, Parts, StreamAndReplay
 from climb.engine.patch_step import CROPPED
@@ -261,6 +261,23 @@ def test_scale_has_the_numbers_of_its_paper() -> None:
     assert (parts.alignment.power, parts.alignment.past_temperature, parts.alignment.temperature) == (0.15, 0.01, 0.1)
     layers = [module for module in parts.network.projector.modules() if isinstance(module, nn.Linear)]
     assert [(layer.in_features, layer.out_features) for layer in layers] == [(512, 512), (512, 128)]
+
+
+def test_objectives_have_the_numbers_and_views_of_their_papers() -> None:
+    def made(name: str) -> Any:
+        return parts_of(replace(CONFIG, objective=name)).objective
+
+    assert made("osiris").temperature == 0.1
+    assert made("byol").decay == 0.99
+    assert (made("barlow-twins").off_diagonal, made("barlow-twins").scale) == (0.005, 0.1)
+    vicreg = made("vicreg")
+    assert (vicreg.invariance, vicreg.variance, vicreg.covariance) == (25.0, 25.0, 1.0)
+    views = {name: found.views for name, found in OBJECTIVES.items() if found.make.__module__ == "climb.workshop"}
+    assert views == {
+        **dict.fromkeys(("simclr", "scale"), simclr),
+        **dict.fromkeys(("byol", "barlow-twins", "vicreg", "osiris"), common),
+        "simsiam": simsiam,
+    }
 
 
 def test_pcmc_has_the_numbers_of_its_code() -> None:

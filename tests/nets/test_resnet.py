@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from climb.errors import InputError
 from climb.nets import ResNet, load_torchvision, resnet18, resnet34, resnet50
@@ -133,3 +134,48 @@ def test_checkpoint_of_another_network_is_refused_whole() -> None:
     with pytest.raises(InputError, match=r"missing bn1\.bias"):
         load_torchvision(target, {})
     assert all(torch.equal(value, before[name]) for name, value in target.state_dict().items())
+
+
+@pytest.mark.parametrize(("block", "norms"), [(BasicBlock, 2), (BottleneckBlock, 3)])
+@pytest.mark.parametrize(("inputs", "stride"), [(8, 2), (None, 1)])
+def test_a_block_is_its_formula(
+    block: type[BasicBlock | BottleneckBlock], norms: int, inputs: int | None, stride: int
+) -> None:
+    """Convolution, norm and relu in turn, the last relu after the sum with the shortcut."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = inputs or 4 * block.expansion
+    part = block(inputs, 4, stride).double().eval()
+    with torch.no_grad():
+        for tensor in part.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.rand(tensor.shape, dtype=tensor.dtype, generator=generator) - 0.3)
+        for norm in (module for module in part.modules() if isinstance(module, nn.BatchNorm2d)):
+            norm.running_var.add_(1)  # type: ignore[union-attr]
+    x = torch.randn(2, inputs, 6, 6, dtype=torch.float64, generator=generator)
+    weights = part.state_dict()
+
+    def normed(y: torch.Tensor, name: str) -> torch.Tensor:
+        mean, variance, scale, shift = (
+            weights[f"{name}.{own}"].view(-1, 1, 1) for own in ("running_mean", "running_var", "weight", "bias")
+        )
+        return (y - mean) / (variance + 1e-5).sqrt() * scale + shift
+
+    strided = 1 if block is BasicBlock else 2
+    branch = x
+    for number in range(1, norms + 1):
+        weight = weights[f"conv{number}.weight"]
+        step = stride if number == strided else 1
+        branch = functional.conv2d(branch, weight, stride=step, padding=weight.shape[-1] // 2)
+        branch = normed(branch, f"bn{number}")
+        if number < norms:
+            branch = branch.clamp(min=0)
+    shortcut = x
+    if "downsample.0.weight" in weights:
+        shortcut = normed(functional.conv2d(x, weights["downsample.0.weight"], stride=stride), "downsample.1")
+    torch.testing.assert_close(part(x), (branch + shortcut).clamp(min=0))
+
+
+def test_the_large_stem_pools_as_imagenets() -> None:
+    pool = resnet18(224, generator=torch.Generator().manual_seed(0)).maxpool
+    assert isinstance(pool, nn.MaxPool2d)
+    assert (pool.kernel_size, pool.stride, pool.padding) == (3, 2, 1)

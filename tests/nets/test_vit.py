@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from climb.errors import InputError
-from climb.nets.vit import Attention, VisionTransformer, vit_tiny
+from climb.nets.vit import Attention, Block, VisionTransformer, vit_tiny
 
 
 def made(image_size: int = 32, seed: int = 0) -> VisionTransformer:
@@ -62,6 +62,30 @@ def test_attention_is_the_formula() -> None:
         scores = q[..., rows] @ k[..., rows].transpose(1, 2) / math.sqrt(4)
         heads.append(scores.softmax(-1) @ v[..., rows])
     torch.testing.assert_close(part(tokens), part.proj(torch.cat(heads, dim=-1)))
+
+
+def test_a_block_is_torchs_encoder_layer() -> None:
+    """Norms before each part, and exact GELU, which timm's oracle is not always there to say."""
+    generator = torch.Generator().manual_seed(0)
+    part = Block(12, 3).double()
+    oracle = nn.TransformerEncoderLayer(
+        12, 3, 48, dropout=0.0, activation="gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True
+    ).double()
+    for weights in part.parameters():
+        nn.init.normal_(weights, generator=generator)
+    theirs = {
+        "self_attn.in_proj_": part.attn.qkv,
+        "self_attn.out_proj.": part.attn.proj,
+        "linear1.": part.mlp.fc1,
+        "linear2.": part.mlp.fc2,
+        "norm1.": part.norm1,
+        "norm2.": part.norm2,
+    }
+    oracle.load_state_dict(
+        {f"{name}{own}": value for name, ours in theirs.items() for own, value in ours.state_dict().items()}
+    )
+    tokens = 1e-3 * torch.randn(2, 5, 12, dtype=torch.float64, generator=generator)  # so small that epsilon counts
+    torch.testing.assert_close(part(tokens), oracle(tokens))
 
 
 def test_gradient_by_finite_differences() -> None:
