@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from climb.errors import InputError
 from climb.memory import CentroidMemory, FifoMemory, InsertReport, ReplayBatch, ReservoirMemory, check_memory
 from climb.memory.flat import FlatMemory
+from climb.memory.minred import MinRedMemory
 
 
 class HonestMemory:
@@ -86,6 +89,23 @@ class HonestMemory:
         self.ids = list(state["ids"])
         self.images = [image.clone() for image in state["images"]]
         self.embeddings = [embedding.clone() for embedding in state["embeddings"]]
+
+
+class SaysNothing(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> Any:
+        super().insert(images, embeddings, embed=embed)
+
+
+class GivesPairs(HonestMemory):
+    def sample(self, n: int) -> Any:
+        batch = super().sample(n)
+        return None if batch is None else (batch.images, batch.ids)
+
+
+class GivesAListOfIds(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        drawn = super().batch(slots)
+        return ReplayBatch(images=drawn.images, ids=drawn.ids.tolist(), embeddings=drawn.embeddings)  # type: ignore[arg-type]
 
 
 class LeaksOverCapacity(HonestMemory):
@@ -314,6 +334,175 @@ class KeepsUnitVectors(HonestMemory):
         return ReplayBatch(images=batch.images, ids=batch.ids, embeddings=unit)
 
 
+class ReseedsWhenSaved(HonestMemory):
+    """What is drawn after a state was taken is not what would have been drawn."""
+
+    def state_dict(self) -> dict[str, Any]:
+        self.rng = np.random.default_rng(int(self.rng.integers(2**31)))
+        return super().state_dict()
+
+
+class DropsStaleIdsAlone(HonestMemory):
+    """Ids that have left are taken out, but not the embeddings beside them."""
+
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        stored = [image for image in ids.tolist() if image in self.ids]
+        for image, embedding in zip(stored, embeddings, strict=False):
+            self.embeddings[self.ids.index(image)] = embedding.clone()
+
+
+class WritesOnIds(HonestMemory):
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        super().refresh(ids, embeddings)
+        ids.fill_(-1)
+
+
+class TakesNothingOnceFullAndSaysNovel(HonestMemory):
+    says = "novel"
+
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        room = self.capacity - len(self.ids)
+        report = super().insert(images[:room], embeddings[:room])
+        rest = len(images) - report.novel
+        self.seen += rest
+        return dataclasses.replace(report, **{self.says: getattr(report, self.says) + rest})
+
+
+class TakesNothingOnceFullAndSaysReplaced(TakesNothingOnceFullAndSaysNovel):
+    says = "replaced"
+
+
+class KeepsOneOfABatch(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        report = super().insert(images[:1], embeddings[:1])
+        return dataclasses.replace(report, novel=report.novel + len(images) - 1)
+
+
+class LeavesEmbeddingsUncounted(HonestMemory):
+    @property
+    def nbytes(self) -> int:
+        return self.capacity * 48
+
+
+class LeaksBesideAllPairs(HonestMemory):
+    """The similarities are many bytes, and need not hide the others."""
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * 500**2 + self.seen * (48 + 24)
+
+
+class GivesDoubles(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        assert batch.embeddings is not None
+        return dataclasses.replace(batch, embeddings=batch.embeddings.double())
+
+
+class GivesEmbeddingsElsewhere(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        assert batch.embeddings is not None
+        return dataclasses.replace(batch, embeddings=batch.embeddings.to("meta"))
+
+
+class WantsAGradient(HonestMemory):
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        assert batch.embeddings is not None
+        return dataclasses.replace(batch, embeddings=batch.embeddings.requires_grad_())
+
+
+class RaisesItsBound(HonestMemory):
+    @property
+    def capacity(self) -> int:  # type: ignore[override]
+        return max(12, 2 * len(self.ids))
+
+
+class HasNoEnd(HonestMemory):
+    capacity = float("inf")  # type: ignore[assignment]
+
+
+class OverflowsWhileItEmbeds(HonestMemory):
+    """All images of a mini-batch are taken in, and those that are too many let go at its end."""
+
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        LeaksOverCapacity.insert(self, images, embeddings)  # type: ignore[arg-type]
+        over = max(0, len(self.ids) - self.capacity)
+        if over:
+            embed(torch.stack(self.images))
+        del self.ids[:over], self.images[:over], self.embeddings[:over]
+        return InsertReport(novel=len(images) - min(over, len(images)), replaced=min(over, len(images)))
+
+
+class CountsIdsDown(TakesNothingOnceFull):
+    """From -1, which is never let go."""
+
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        return dataclasses.replace(batch, ids=-1 - batch.ids)
+
+    def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
+        super().refresh(-1 - ids, embeddings)
+
+
+class LetsItsFirstImagesGo(HonestMemory):
+    """And holds no bytes until then."""
+
+    @property
+    def nbytes(self) -> int:
+        return 72 * len(self.ids)
+
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        skipped = min(len(images), max(0, 7 - self.seen))
+        self.seen += skipped
+        report = super().insert(images[skipped:], embeddings[skipped:])
+        return dataclasses.replace(report, rejected=skipped)
+
+
+class LetsImagesGoByAge(HonestMemory):
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        report = super().insert(images, embeddings)
+        young = [slot for slot, image in enumerate(self.ids) if image >= self.seen - 20]
+        for kept in (self.ids, self.images, self.embeddings):
+            kept[:] = [kept[slot] for slot in young]  # type: ignore[call-overload]
+        return report
+
+
+class KeepsCoarseNumbers(HonestMemory):
+    """Two bytes each, and counted so."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.capacity * (48 + 12)
+
+    def batch(self, slots: list[int]) -> ReplayBatch:
+        batch = super().batch(slots)
+        assert batch.embeddings is not None
+        return dataclasses.replace(batch, embeddings=batch.embeddings.bfloat16().float())
+
+
+class ComparesAllPairsOnceFull(HonestMemory):
+    """The matrix of similarities is made when the first image has to go."""
+
+    capacity = 60
+
+    @property
+    def nbytes(self) -> int:
+        return self.capacity * 72 + (4 * self.capacity**2 if self.seen > self.capacity else 0)
+
+
+class SweepsAndMerges(HonestMemory):
+    """Counts what is not about images: as much of it as there can be."""
+
+    def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+        before = len(self.ids)
+        report = super().insert(images, embeddings)
+        seen = before + len(images)
+        events = {"evicted": report.replaced, "pruned": report.replaced, "merged": seen - 1, "promoted": seen}
+        return dataclasses.replace(report, **events)
+
+
 class StartsUsed(HonestMemory):
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
@@ -327,6 +516,9 @@ def test_passes_an_honest_memory() -> None:
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
+        (SaysNothing, "insert gave NoneType; it must return an InsertReport"),
+        (GivesPairs, "sample gave tuple; it must return a ReplayBatch or None"),
+        (GivesAListOfIds, "sampled ids are list; they must be a tensor"),
         (LeaksOverCapacity, "13 images stored, the capacity is 12"),
         (OverflowsOnLargeBatch, "27 images stored, the capacity is 12"),
         (StoresTwice, "stored twice"),
@@ -357,6 +549,20 @@ def test_passes_an_honest_memory() -> None:
         (KeepsOldEmbeddings, r"the embedding drawn with id \d+ is not that of its image"),
         (HasNoEmbeddingYet, r"the embedding drawn with id \d+ is not that of its image: .* is 0\.000"),
         (StartsUsed, "a fresh memory holds 1 images"),
+        (ReseedsWhenSaved, "taking a state changed the memory"),
+        (DropsStaleIdsAlone, "when ids of images no longer stored came among theirs: drew different embeddings"),
+        (WritesOnIds, "refresh changed the ids it was given"),
+        (TakesNothingOnceFullAndSaysNovel, "only 0 of 1 given images are stored, and the report does not say where"),
+        (TakesNothingOnceFullAndSaysReplaced, "only 0 of 1 given images are stored, and the report does not say where"),
+        (KeepsOneOfABatch, r"only 1 of \d+ given images are stored, and the report does not say where"),
+        (LeavesEmbeddingsUncounted, "nbytes is 576, but the stored images and embeddings take 648"),
+        (LeaksBesideAllPairs, "nbytes grew to"),
+        (GivesDoubles, r"sampled embeddings are torch\.float64, not torch\.float32"),
+        (GivesEmbeddingsElsewhere, "sampled embeddings are on meta, the images on cpu"),
+        (WantsAGradient, "sampled embeddings require a gradient"),
+        (RaisesItsBound, "capacity was 12 and is 14"),
+        (HasNoEnd, "capacity is inf"),
+        (OverflowsWhileItEmbeds, "13 images stored while insert calls embed, the capacity is 12"),
     ],
 )
 def test_fails_on_a_broken_promise(broken: type[HonestMemory], complaint: str) -> None:
@@ -383,9 +589,54 @@ def test_a_place_that_goes_round_and_is_not_saved_is_found(capacity: int) -> Non
         check_memory(lambda seed: Ring(capacity, (3, 8, 8), 16, seed=seed))
 
 
+@pytest.mark.parametrize("event", ["evicted", "pruned", "merged", "promoted"])
+def test_counts_of_what_cannot_have_happened_are_found(event: str) -> None:
+    class Boasts(HonestMemory):
+        def insert(self, images: torch.Tensor, embeddings: Any, *, embed: Any = None) -> InsertReport:
+            return dataclasses.replace(super().insert(images, embeddings), **{event: 99})
+
+    with pytest.raises(AssertionError, match=f"the report has 99 {event}, but"):
+        check_memory(Boasts)
+
+
 @pytest.mark.parametrize("kind", [TakesNothingOnceFull, IgnoresRefresh, HasFavourites, KeepsUnitVectors])
 def test_what_to_keep_and_to_prefer_is_the_memorys_own_affair(kind: type[HonestMemory]) -> None:
     check_memory(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        CountsIdsDown,
+        LetsItsFirstImagesGo,
+        LetsImagesGoByAge,
+        KeepsCoarseNumbers,
+        ComparesAllPairsOnceFull,
+        SweepsAndMerges,
+    ],
+)
+def test_an_unusual_memory_that_keeps_its_promises_passes(kind: type[HonestMemory]) -> None:
+    check_memory(kind)
+
+
+def test_all_pairs_may_take_more_than_the_images() -> None:
+    check_memory(lambda seed: MinRedMemory(200, (3, 8, 8), 16, seed=seed))
+
+
+@pytest.mark.parametrize("says", [10**9, sys.maxsize, float("inf"), None])
+def test_what_an_unbounded_memory_gives_as_capacity_does_not_matter(says: Any) -> None:
+    class Endless(LeaksOverCapacity):
+        bounded: ClassVar[bool] = False
+
+        @property
+        def capacity(self) -> Any:
+            return len(self.ids) if says is None else says
+
+        @property
+        def nbytes(self) -> int:
+            return 72 * len(self.ids)
+
+    check_memory(Endless)
 
 
 def test_an_unbounded_memory_need_not_keep_the_bound() -> None:

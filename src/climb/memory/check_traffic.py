@@ -11,6 +11,7 @@ from climb.memory.contract import Memory
 from climb.seeds import numpy_generator
 
 CLUSTERS = 10
+CAPACITY_WITHOUT_BOUND = 30  # what `capacity` says where there is no bound is nobody's promise, and may be anything
 
 
 class Traffic:
@@ -22,6 +23,8 @@ class Traffic:
         self.embedding_dim = int(described.embedding_dim)
         self.image_bytes = math.prod(self.image_shape)
         self.embedding_bytes = 4 * self.embedding_dim
+        # Read once: traffic that is so many capacities long must come to an end whatever the memory says later.
+        self.capacity = int(memory.capacity) if memory.bounded else CAPACITY_WITHOUT_BOUND
         self.generator = numpy_generator(seed, "check")
         self.made = 0
         self.sent: set[bytes] = set()
@@ -41,7 +44,7 @@ class Traffic:
             pixels[:, place] = ((numbers >> (8 * place)) & 255).to(torch.uint8)
         self.made += n
         images = pixels.reshape(n, *self.image_shape)
-        self.sent.update(image.numpy().tobytes() for image in images)
+        self.sent.update(pixels_of(images))
         return images, self.embed(images) if self._wants_embeddings else None
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
@@ -54,3 +57,8 @@ class Traffic:
         embeddings = self.embed(images)
         noise = self.generator.standard_normal(tuple(embeddings.shape))
         return embeddings + 0.05 * torch.from_numpy(noise).float()
+
+
+def pixels_of(images: torch.Tensor) -> list[bytes]:
+    """Each of the images (n, 3, H, W) as bytes, by which it is known again."""
+    return [image.tobytes() for image in images.cpu().numpy()]
