@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from climb.checks.promise import promise
 from climb.checks.watch import Seen
 from climb.engine import Engine
+from climb.promise import promise
 
 LEAST_SPENT = 0.995  # of the declared backward passes
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from climb.checks.promise import promise, promised
 from climb.checks.trial import images
 from climb.engine import Engine
 from climb.engine.health import COLLAPSED, ONE_DIRECTION, Health, feature_health, health
 from climb.nets import frozen
+from climb.promise import promise, promised
 
 # Where a norm's running statistics lag behind weights as young as these, all embeddings share an offset, and their
 # spread is small though nothing has collapsed. There, less is asked; healthy networks are above it.

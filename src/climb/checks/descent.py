@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import torch
 
-from climb.checks.promise import promise, promised
 from climb.checks.trial import built
 from climb.checks.watch import Given
 from climb.config import LearnerConfig
 from climb.engine import Engine
+from climb.promise import promise, promised
 
 STEPS = 20
 # A loss falls if of all 190 pairs of steps so many have the lower loss later: a slow start and a bump may be among the

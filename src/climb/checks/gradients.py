@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from climb.checks.promise import promise
 from climb.nets import Encoded
+from climb.promise import promise
 
 
 class Leaves:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from climb.checks.budget import check_counters, check_forwards, check_passes, check_spent
-from climb.checks.promise import promise
 from climb.checks.trial import BATCHES, images, observe, trainable
 from climb.checks.watch import Given, Seen, watched
 from climb.engine import Engine, Observation
+from climb.promise import promise
 
 
 def check_optimizer(engine: Engine) -> None:

@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from climb.checks.promise import promise, promised
 from climb.checks.trial import BATCHES, observe, same
 from climb.engine import Engine, Observation
+from climb.promise import promise, promised
 from climb.state import load_tree, save_tree
 
 MORE = 4  # mini-batches that follow once the state has been taken

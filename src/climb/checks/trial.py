@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from climb.checks.promise import promised
 from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, IidChunks, Observation
 from climb.learner import build_engine
 from climb.methods import METHODS, Method
+from climb.promise import promised
 from climb.seeds import torch_generator
 
 SIDE = 16

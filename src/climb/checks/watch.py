@@ -13,10 +13,10 @@ from torch import nn
 
 from climb.checks.forwards import Forwards, counted
 from climb.checks.gradients import Leaves, reaches
-from climb.checks.promise import promise
 from climb.checks.trial import modules, same
 from climb.engine import Engine, Parts
 from climb.nets import Encoded
+from climb.promise import promise
 
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 """What a step is called with: images, stream rows, replay rows, targets."""

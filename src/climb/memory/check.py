@@ -11,7 +11,6 @@ import torch.nn.functional as F
 
 from climb.errors import InputError
 from climb.memory.check_draws import check_draw, draw_everything
-from climb.memory.check_promise import promise
 from climb.memory.check_report import ByteCount, check_report
 from climb.memory.check_traffic import Traffic, pixels_of
 from climb.memory.check_twins import (
@@ -26,6 +25,7 @@ from climb.memory.check_twins import (
     lockstep,
 )
 from climb.memory.contract import Memory
+from climb.promise import promise
 
 ROUNDS_OF_CAPACITY = 6  # images driven through, in capacities: long enough for a leak to show
 DRAWS = 50  # of a quarter of what is stored: even a policy with favourites then reaches another image

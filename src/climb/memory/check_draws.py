@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from climb.memory.check_promise import promise
 from climb.memory.check_traffic import Traffic, pixels_of
 from climb.memory.contract import Memory, ReplayBatch
+from climb.promise import promise
 
 
 def check_draw(batch: ReplayBatch, n: int, traffic: Traffic, content: dict[int, bytes]) -> list[bytes]:

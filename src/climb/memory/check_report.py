@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from climb.memory.check_promise import promise
 from climb.memory.check_traffic import Traffic
 from climb.memory.contract import InsertReport, Memory
+from climb.promise import promise
 
 SETTLED = 3  # capacities given; some things, such as similarities, are only made when the memory has long been full
 

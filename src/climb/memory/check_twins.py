@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from climb.memory.check_draws import draw_everything
-from climb.memory.check_promise import promise
 from climb.memory.check_traffic import Traffic
 from climb.memory.contract import Memory, ReplayBatch
+from climb.promise import promise
 
 Make = Callable[[int], Memory]
 

@@ -1,4 +1,4 @@
-"""How a broken promise is told: by an AssertionError that names it."""
+"""How the checks of a memory or a method tell a broken promise: by an AssertionError that names it."""
 
 from __future__ import annotations
 
