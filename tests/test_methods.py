@@ -174,6 +174,7 @@ def test_an_objective_of_a_method_is_the_methods_own(
         ({"paper": " "}, "method 'mine' has paper=' '"),
         ({"lr": "0.1"}, "the learning rate '0.1'; it must be above 0 and a number"),
         ({"lr": float("nan")}, "the learning rate nan"),
+        ({"lr": float("inf")}, "the learning rate inf"),
         ({"alignment_weight": -1}, "the alignment weight -1; it must be 0 or above"),
         ({"views": simclr}, "has views=<function simclr .*Allowed, by name: objective, simclr, simsiam, common"),
     ],
@@ -217,7 +218,6 @@ def unbounded_in_words() -> FifoMemory:
             {"memory": unbounded_in_words()},
             r"FifoMemory.inserts is 'afterwards' \(method 'mine'\). Allowed: 'after', 'be",
         ),
-        ({"memory": FifoMemory(61, (3, 16, 16), 128)}, "a memory for 61 images where 60 are allowed"),
         ({"batch": StreamAndReplay}, "the class StreamAndReplay, not an instance, as its batch"),
         ({"objective": "simclr"}, "has str as its objective; it must be an Objective"),
         ({"alignment": nn.Identity()}, "has Identity as its alignment; it must be an Alignment"),
@@ -240,6 +240,61 @@ def test_parts_that_do_not_fit_are_refused_before_any_work(
 
     with pytest.raises(InputError, match=said):
         parts_of(replace(CONFIG, method="mine"))
+
+
+def test_a_memory_for_more_images_than_are_allowed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than the run allows: what a method is made of can be looked at whatever its memory's size."""
+    monkeypatch.setattr("climb.methods.METHODS", dict(METHODS))
+
+    @method("mine", paper="me")
+    def mine(w: Workshop) -> Parts:
+        return replace(climb(w), memory=FifoMemory(100, (3, 16, 16), 128))
+
+    def built(capacity: int) -> Engine:
+        memory = MemoryConfig(capacity=capacity)
+        config = replace(CONFIG, method="mine", replay_batch=8, memory=memory, objective="vicreg")
+        place = {"seed": 0, "device": torch.device("cpu"), "precision": "float32", "kind": "eager"}
+        return build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]
+
+    assert built(100).parts.memory is not None
+    with pytest.raises(InputError, match="method 'mine' has a memory for 100 images where 99 are allowed"):
+        built(99)
+
+
+def test_views_and_objectives_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("climb.workshop.OBJECTIVES", dict(OBJECTIVES))
+    place = {"seed": 0, "device": torch.device("cpu"), "precision": "float32", "kind": "eager"}
+
+    @objective("sightless", kind=SimCLR, paper="me", views=lambda side: None)  # type: ignore[arg-type,return-value]
+    def sightless(w: Workshop) -> SimCLR:
+        return SimCLR()
+
+    @objective("forgotten", kind=SimCLR, paper="me", views=simclr)
+    def forgotten(w: Workshop) -> SimCLR:
+        """Has no return."""
+
+    for name, said in (
+        ("sightless", "must give a Policy"),
+        ("forgotten", "gave NoneType; it must return an Objective"),
+    ):
+        config = replace(CONFIG, objective=name, replay_batch=8)
+        with pytest.raises(InputError, match=said):
+            build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, **place)  # type: ignore[arg-type]
+
+
+def test_a_method_that_cannot_be_built_is_asked_for_its_objective_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table asks for each of its runs, whose method may not be here any more."""
+    monkeypatch.setattr("climb.methods.METHODS", dict(METHODS))
+    asked: list[Workshop] = []
+
+    @method("exits", paper="me")
+    def exits(w: Workshop) -> Parts:
+        asked.append(w)
+        raise SystemExit(3)
+
+    assert takes_objective("exits")
+    assert takes_objective("exits")
+    assert len(asked) == 1
 
 
 def test_a_method_that_brings_its_own_objective_does_not_take_the_configured_one() -> None:

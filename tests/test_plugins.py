@@ -71,6 +71,7 @@ def test_a_name_that_is_missing_is_told_with_the_packages_that_do_not_import(ins
             find("their-metod")
         said, reason = str(refused.value).split("\n")
         assert said.startswith(f"unknown {kind} 'their-metod'")
+        assert "installed and named under the entry point group climb.methods (in Python: once" in said
         assert reason.startswith("It may be missing because the package 'climb_plugin_that_fails' names ")
         assert "ModuleNotFoundError: No module named 'no_such_module_anywhere'" in reason
     find_method("climb")  # what is there is found without a word of it

@@ -57,6 +57,12 @@ def build_engine(
         )
         return engine
     parts = build_parts(Workshop(config=config, seed=seed, device=device))
+    memory, allowed = parts.memory, config.memory.capacity
+    if memory is not None and memory.bounded and memory.capacity > allowed:
+        raise InputError(
+            f"method '{config.method}' has a memory for {memory.capacity} images where {allowed} are allowed; make it "
+            "with the workshop's *w.sizes"
+        )
     views = find_objective(config.objective).views if config.views == "objective" else POLICIES[config.views]
     policy = views(config.image_size)
     if not isinstance(policy, Policy):

@@ -16,7 +16,6 @@ from climb.engine.pcmc import Pcmc, build_pcmc
 from climb.engine.sockets import check_sockets
 from climb.errors import ClimbError, InputError
 from climb.memory import Memory
-from climb.objectives import Objective
 from climb.plugins import check_rates, check_words, find_registered, first_line, refuse_taken
 from climb.workshop import Workshop, find_objective
 
@@ -144,10 +143,15 @@ def own_objective(parts: Parts, configured: str) -> str | None:
 def takes_objective(name: str) -> bool:
     """Whether a method learns by the objective that is configured, and brings none of its own.
 
+    True of one that cannot be built, too.
+
     >>> takes_objective("climb"), takes_objective("osiris-r")
     (True, False)
     """
-    return own_objective(small_parts(name), LearnerConfig.objective) is None
+    try:
+        return own_objective(small_parts(name), LearnerConfig.objective) is None
+    except (Exception, SystemExit):  # a third party's, which may not be here any more; its runs are
+        return True
 
 
 def parts_of(name: str) -> dict[str, str]:
@@ -204,11 +208,9 @@ def build_parts(workshop: Workshop) -> Parts:
         raise ClimbError(
             f"the function behind method '{method.name}' gave {type(parts).__name__}; it must return its Parts"
         )
-    config = workshop.config
-    named = f"objective '{config.objective}'"
-    if isinstance(parts.objective, Objective):
-        named = own_objective(parts, config.objective) or named
-    check_sockets(parts, method=method.name, objective=named, memory=config.memory)
+    configured = workshop.config.objective
+    named = own_objective(parts, configured) or f"objective '{configured}'"
+    check_sockets(parts, method=method.name, objective=named)
     return parts
 
 

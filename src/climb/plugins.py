@@ -6,13 +6,14 @@ import importlib.metadata
 import math
 import re
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any, TypeVar
 
 from climb.errors import InputError, unknown
 
 GROUP = "climb.methods"
 HOW = f"installed and named under the entry point group {GROUP} (in Python: once their module is imported)"
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+NAME = re.compile(r"\w[\w.+-]*")
 
 Registered = TypeVar("Registered")
 
@@ -55,10 +56,13 @@ def check_words(kind: str, name: str, *, paper: str) -> None:
 
     >>> check_words("method", "../mine", paper="me")
     Traceback (most recent call last):
-    climb.errors.InputError: a method cannot be called '../mine'; use letters, digits, '.', '_' and '-', a letter first
+    climb.errors.InputError: a method cannot be called '../mine'; use letters, digits, '_', and after the
+    first of them '.', '+', '-'
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InputError(f"a {kind} cannot be called {name!r}; use letters, digits, '.', '_' and '-', a letter first")
+        raise InputError(
+            f"a {kind} cannot be called {name!r}; use letters, digits, '_', and after the first of them '.', '+', '-'"
+        )
     if not isinstance(paper, str) or not paper.strip():
         raise InputError(f"{kind} '{name}' has paper={paper!r}; say in words who proposed it")
 
@@ -74,8 +78,8 @@ def check_rates(kind: str, name: str, *, lr: float | None, alignment_weight: flo
         )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and -math.inf < value < math.inf  # type: ignore[operator]  # typed for float alone
 
 
 def refuse_taken(kind: str, name: str, old: Callable[..., Any], new: Callable[..., Any]) -> None:

@@ -624,6 +624,56 @@ class Blurring(Objective):
         return contrast(encoded) * (1 + 0.01 * brightness.sigmoid().mean())
 
 
+class Both(nn.Module):
+    """Two networks in one, each asked once."""
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()
+        self.one, self.two = frozen_copy(student), frozen_copy(student)
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, second = self.one(images), self.two(images)
+        return first[0] + second[0], first[1] + second[1]
+
+
+class OfTwo(Near):
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__(student)
+        self.past = Both(student)  # type: ignore[assignment]
+
+    def forwards(self, rows: int, replay_rows: int) -> int:
+        return 4 * replay_rows
+
+    def before_batch(self, student: nn.Module) -> None:
+        copy_state(student, into=self.past.one)  # type: ignore[arg-type]
+
+
+class InGrey(Near):
+    """Asks a network of one channel, which also gives a picture back."""
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__(student)
+        self.look = nn.Conv2d(1, 128, 16).requires_grad_(False)
+        self.paint = nn.Conv2d(1, 3, 1).requires_grad_(False)
+        for weights in (*self.look.parameters(), *self.paint.parameters()):
+            nn.init.normal_(weights, generator=torch.Generator().manual_seed(0))
+
+        class Grey(nn.Module):
+            def __init__(self, look: nn.Module, paint: nn.Module) -> None:
+                super().__init__()
+                self.look, self.paint = look, paint
+
+            def forward(self, grey: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                return self.look(grey).flatten(1), self.paint(grey)
+
+        self.grey = Grey(self.look, self.paint)
+
+    def asked(self, encoded: Encoded) -> torch.Tensor:
+        seen = encoded.views.index_select(1, encoded.replay_rows).mean(2, keepdim=True)
+        said, _ = self.grey(seen.flatten(0, 1))
+        return said.unflatten(0, seen.shape[:2])
+
+
 def far_from_zero(w: Workshop) -> Parts:
     """A projector without a norm, whose embeddings share an offset: to `Health`, they lie too close together."""
     network = w.scale_network()
@@ -643,6 +693,8 @@ SOUND = {
     "modules that are no networks": with_objective(lambda w: Blurring()),
     "an alignment without a head": with_alignment(lambda w: Near(w.network)),
     "a frozen network where gradients are on": with_alignment(lambda w: InGradMode(w.network)),
+    "two networks in one": with_alignment(lambda w: OfTwo(w.network)),
+    "a network that sees no colour and paints": with_alignment(lambda w: InGrey(w.network)),
     "an alignment of weights": with_alignment(lambda w: Elastic(w.network)),
     "a network of the objective's": byol(BYOL),
     "embeddings that start close together": replace(made(far_from_zero), lr=0.003),

@@ -40,6 +40,12 @@ def theirs(w):
 def broken(w):
     """Cannot be built."""
     raise ZeroDivisionError("by [nothing]")
+
+
+@method("theirs-gone", paper="somebody")
+def gone(w):
+    """Ends the process."""
+    raise SystemExit("gone")
 '''
 
 
@@ -56,7 +62,9 @@ def test_they_are_listed_and_what_is_broken_hides_nobody(climb: Climb) -> None:
     assert methods["theirs"]["what"] == "Somebody's [bold] method."
     assert methods["theirs"]["paper"] == "somebody [2030]"
     assert methods["theirs-broken"]["parts"].startswith("cannot be built: ZeroDivisionError('by [nothing]')")
-    assert "pcmc" in methods
+    assert methods["theirs"]["package"] == "climb_theirs"
+    assert methods["theirs-gone"]["parts"] == "cannot be built: SystemExit('gone')"
+    assert "package" not in methods["pcmc"]
     assert objectives["their-loss"] == {
         "what": "Somebody's [cold] loss.",
         "paper": "somebody else",

@@ -225,9 +225,24 @@ class Silent(FifoMemory):
         super().insert(*arguments, **options)
 
 
+class Widening(FifoMemory):
+    """Is bounded, by more and more."""
+
+    def insert(self, *arguments: Any, **options: Any) -> Any:
+        self.__class__.capacity = property(lambda memory: 1000)  # type: ignore[assignment,method-assign]
+        return super().insert(*arguments, **options)
+
+    def __len__(self) -> int:
+        return super().__len__() + 55
+
+
 @pytest.mark.parametrize(
     ("memory", "said"),
-    [(Growing, "65 images stored, the capacity is 60: Growing promises"), (Silent, "Silent.insert gave NoneType")],
+    [
+        (Growing, "65 images stored, the capacity is 60: Growing promises"),
+        (Widening, "65 images stored, the capacity is 60: Widening promises"),
+        (Silent, "Silent.insert gave NoneType; it must return an InsertReport"),
+    ],
 )
 def test_a_memory_that_breaks_its_promise_ends_the_run(
     memory: type[FifoMemory], said: str, make_engine: Make, images: Draw

@@ -50,6 +50,15 @@ def test_a_twin_computes_what_autocast_does() -> None:
         torch.testing.assert_close(other.state_dict()[name], value, rtol=0, atol=0)
 
 
+def test_a_weight_of_two_layers_has_one_half() -> None:
+    """A second one would be used by nobody, and never be right."""
+    tied = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    tied[1].weight = tied[0].weight
+    halves = Halves(tied)
+    assert set(halves.pairs) == {"0.weight", "0.bias", "1.bias"}
+    assert halves.network[0].weight is halves.network[1].weight is halves.pairs["0.weight"][1]  # type: ignore[index]
+
+
 def test_what_anybody_changes_is_cast_again() -> None:
     one, later = network(), network()
     halves = Halves(one)

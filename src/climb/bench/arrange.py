@@ -90,8 +90,8 @@ def _base_names(runs: Sequence[Found]) -> list[str]:
     """
     flat = [flattened(run.config) for run in runs]
     for run, each in zip(runs, flat, strict=True):
-        if not _learns_as_configured(run.result["method"]):
-            del each["learner.objective"]
+        if not takes_objective(run.result["method"]):
+            each.pop("learner.objective", None)
     found = {key: {each[key] for each in flat if key in each} for key in NAMED_BY}
     keys = [key for key, values in found.items() if len(values) > 1]
     if not found["learner.objective"] <= {LearnerConfig.objective}:
@@ -101,13 +101,6 @@ def _base_names(runs: Sequence[Found]) -> list[str]:
         " ".join([str(run.result["method"]), *([f"({', '.join(words)})"] if words else [])])
         for run, words in zip(runs, said, strict=True)
     ]
-
-
-def _learns_as_configured(method: str) -> bool:
-    try:
-        return takes_objective(method)
-    except Exception:  # a third party's, which may not be here, or not any more; its runs are
-        return True
 
 
 def _row_settings(runs: Sequence[Found]) -> list[Settings]:

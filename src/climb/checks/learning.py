@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from climb.checks.budget import check_counters, check_forwards, check_passes, check_spent
 from climb.checks.trial import BATCHES, images, observe, trainable
 from climb.checks.watch import Given, Seen, watched
@@ -41,7 +43,7 @@ def _trained(engine: Engine, seen: Seen, seed: int, *, own_loop: bool) -> list[O
     observed = []
     full: dict[str, int] | None = None  # the budget as it was when batches should be full
     for number in range(BATCHES):
-        before, rows = engine.budget.state_dict(), seen.forwards.rows
+        before, forwards = engine.budget.state_dict(), replace(seen.forwards)
         settled = not own_loop and (engine.parts.memory is None or engine._replayed)
         if full is None and number >= BATCHES // 2 and settled:
             full = before
@@ -50,7 +52,8 @@ def _trained(engine: Engine, seen: Seen, seed: int, *, own_loop: bool) -> list[O
         check_counters(before, after, len(images(engine, seed, number)))
         if not own_loop:
             check_passes(engine, seen)
-            check_forwards(after["forward_only"] - before["forward_only"], seen.forwards.rows - rows, settled=settled)
+            given, now = after["forward_only"] - before["forward_only"], seen.forwards
+            check_forwards(given, now.rows - forwards.rows, now.most - forwards.most, settled=settled)
         _check_bound(engine)
         if number == BATCHES // 2:
             promise(engine.budget.steps > 0, f"no gradient step was taken in {engine.budget.images} images")
@@ -89,5 +92,5 @@ def _check_alignment(engine: Engine, seen: Seen) -> None:
         seen.held,
         f"the alignment holds nothing: none of its {asked} losses, times its weight, had a gradient other than zero "
         "that reaches the embeddings, the features or the network's weights. It is a constant, was computed without "
-        "gradient, or is about the alignment's own parameters alone",
+        "gradient, is about the alignment's own parameters alone, has a weight of 0, or begins later than this",
     )

@@ -71,7 +71,8 @@ def _objectives() -> Table:
 
 
 def _package(function: Callable[..., Any]) -> str:
-    """Who brings it; of what has no module, such as a `functools.partial`, what Python prints."""
+    """Who brings it."""
+    function = getattr(function, "func", function)  # of a `functools.partial`, whose own module is Python's
     return str(getattr(function, "__module__", repr(function))).partition(".")[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
@@ -12,6 +13,8 @@ from climb.cache import cache_dir
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
 
 VERSIONS = 200
 """Of one function, by shapes and by what it belongs to: a process may train many methods one after another."""
@@ -36,10 +39,10 @@ def compiled(
             if whole is not None:
                 try:
                     return whole(*args, **kwargs)
-                except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit):
-                    whole = (
-                        None  # it is no one graph, or has more than enough versions: found before anything is computed
-                    )
+                except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
+                    # It is no one graph, or has more than enough versions: found before anything is computed.
+                    log.warning("a step is compiled in pieces, and slower: %s", str(error).strip().partition("\n")[0])
+                    whole = None
             return in_pieces(*args, **kwargs)
 
     return call

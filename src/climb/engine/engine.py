@@ -179,7 +179,7 @@ class Engine:
                 report = memory.insert(stream, streamed if memory.space else None, embed=self.embed)
         self.budget.images += len(images)
         self.budget.batches += 1
-        _check_kept(memory, report)
+        _check_kept(memory, report, self.config.memory.capacity)
         if self.group.size > 1:
             stored = 0 if memory is None else len(memory)
             self.group.check_agreement(stored, crc32(repr(report).encode()), crc32(batch.ids.numpy().tobytes()))
@@ -302,12 +302,12 @@ class Engine:
         self._frequent_step.refresh_halves()
 
 
-def _check_kept(memory: Memory | None, report: InsertReport) -> None:
-    """A bound is kept or nothing is: somebody's own memory may break what it promises."""
+def _check_kept(memory: Memory | None, report: InsertReport, allowed: int) -> None:
+    """The bound that was asked for is kept: somebody's own memory may break what it promises, or move its bound."""
     if not isinstance(report, InsertReport):
         raise ClimbError(f"{type(memory).__name__}.insert gave {type(report).__name__}; it must return an InsertReport")
-    if memory is not None and memory.bounded and len(memory) > memory.capacity:
+    if memory is not None and memory.bounded and len(memory) > min(memory.capacity, allowed):
         raise ClimbError(
-            f"{len(memory)} images stored, the capacity is {memory.capacity}: {type(memory).__name__} promises to be "
-            "bounded and is not; climb.memory.check_memory finds where"
+            f"{len(memory)} images stored, the capacity is {min(memory.capacity, allowed)}: {type(memory).__name__} "
+            "promises to be bounded and is not; climb.memory.check_memory finds where"
         )
