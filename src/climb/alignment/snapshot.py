@@ -26,7 +26,7 @@ class Snapshot(Alignment):
 
     - The first task distils from nothing, as in the original. Its port to online streams distils from the random
       network there. The loss is computed all the same and weighted by zero, so that every step has the same shape; the
-      head, whose gradient is zero then, shrinks by its weight decay (to 0.82 over a task of 2250 images at rate 0.3).
+      head, whose gradient is zero then, shrinks by its decay: after s steps to exp(-s * lr * decay / (1 - momentum)).
     - The loss is the negative cosine of the other alignments here. The original repeats the objective's own loss
       (for SimCLR, contrastive) between the two networks, on all rows and without replay.
     - The snapshot normalises by the statistics of its own batch, as in the original and the port, and as the EMA
