@@ -1,13 +1,13 @@
-"""What does the memory cost on its own?
+"""Time of the memory alone.
 
     python benchmarks/memory.py                      the paper's sizes, on the CPU
-    python benchmarks/memory.py --scale              K 6,000, L 10,000, N 200,000 beside them, and the ratio
+    python benchmarks/memory.py --scale              also K 6,000, L 10,000, N 200,000, and the ratio
     python benchmarks/memory.py --device cuda
 
-Drives a `CentroidMemory` with clustered random embeddings: it is filled first, then mini-batches of 10 are inserted,
-and after each one 128 images are drawn and refreshed. Medians in milliseconds; mini-batches in which centroids
-merge are counted apart. With --scale also one merge among K 6,000 long-term centroids, 100 refreshes after the last
-one: by `ClosestPair`, and by comparing all pairs.
+Fills a `CentroidMemory` with clustered random embeddings, then inserts mini-batches of 10, and after each one draws
+and refreshes 128 images. Medians in milliseconds; mini-batches with a merge of centroids are counted separately.
+--scale also times one merge among K 6,000 long-term centroids, 100 refreshes after the previous one: by
+`ClosestPair`, and by comparing all pairs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
             name: sum(rows[name][part] for part in ("insert_ms", "sample_ms", "refresh_ms"))
             for name in ("paper", "scaled")
         }
-        # The scaled memory is not filled up to its long-term side, so what that adds to a refresh is added here.
+        # The scaled memory has no long-term centroids yet, so their part of a refresh is added here.
         full = both["scaled"] + rows["merge"]["refresh_adds_ms"]
         rows["scaled"]["ratio_to_paper"] = round(full / both["paper"], 1)
     if given.json:
@@ -90,7 +90,7 @@ def measure(given: argparse.Namespace, sizes: dict[str, int], *, fill: int) -> d
 
 
 def measure_merge(given: argparse.Namespace, centroids: int, merges: int = 10, refreshes: int = 100) -> dict[str, Any]:
-    """Merges apart from the rest of the memory: filling one of that size would take an hour."""
+    """Merges without the rest of the memory: to fill one of that size would take an hour."""
     dim, device = given.embedding_dim, given.device
     generator = torch.Generator().manual_seed(0)
     clusters = torch.randn(2 * centroids, dim, generator=generator)

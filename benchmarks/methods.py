@@ -1,16 +1,17 @@
-"""How long does each method take for a stream mini-batch, relative to CLIMB, under the same budget?
+"""Time of a stream mini-batch of each method, relative to CLIMB, under the same budget.
 
     python benchmarks/methods.py --device cuda --preset paper
     python benchmarks/methods.py --device cuda --preset paper --together --methods finetune lump cla-b
     python benchmarks/methods.py --device cpu --backbone micro --batches 5 --warm-up 30 --methods climb scale finetune
     python benchmarks/methods.py --draw results/cifar100-20-methods/wall-clock.json
 
-Times whole stream mini-batches (all passes, replay, distillation, insertion) on random images, in groups that follow
-each other without a pause; CLIMB and the other method in one process, alternating, medians. Memories are filled first.
-With ``--together`` all methods are made first and then timed in turn: no one's time is another hour's than CLIMB's, and
-the device holds them all.
-Methods take 3 to 42 passes for a mini-batch of 10 images: what counts is the time for the images. PCMC is left out: it
-trains only while it sleeps, every 2000 images. ``--draw`` makes a picture of times that were written down, beside them.
+Times whole stream mini-batches (all passes, replay, distillation, insertion) on random images, in groups without a
+pause. CLIMB and the other method alternate in one process; medians; memories are filled first. ``--together`` builds
+all methods first and then times them in turn, so that all times are of the same hour; the device must hold all of
+them.
+
+Methods take 3 to 42 passes for a mini-batch of 10 images, so the time counts per mini-batch. PCMC is left out: it
+trains only while it sleeps, every 2000 images. ``--draw`` draws the times in a file and saves the picture beside it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from typing import Any
 
 import torch
 
-from climb.bench.figures.canvas import COLOURS, Canvas
-from climb.config import LearnerConfig
+from climb.bench.figures import COLOURS, Canvas
 from climb.engine import Engine, IidChunks, resolve_device, resolve_engine, resolve_precision
 from climb.learner import build_engine
 from climb.methods import METHODS, choose_method
-from climb.presets import apply_preset
+from climb.settings.config import LearnerConfig
+from climb.settings.presets import apply_preset
 
 GROUPS = 5
-"""Groups of mini-batches that are timed, of each method."""
+"""Timed groups of mini-batches of each method."""
 
 
 def main() -> None:
@@ -42,9 +43,11 @@ def main() -> None:
     arguments.add_argument("--preset", default="paper")
     arguments.add_argument("--backbone", default="resnet18")
     arguments.add_argument("--methods", nargs="+", default=[name for name in METHODS if name not in ("climb", "pcmc")])
-    arguments.add_argument("--warm-up", type=int, default=260, help="mini-batches before timing: 250 fill a memory")
+    arguments.add_argument("--warm-up", type=int, default=260, help="mini-batches before timing; 250 fill a memory")
     arguments.add_argument("--batches", type=int, default=20, help="mini-batches of a group")
-    arguments.add_argument("--together", action="store_true", help="time all in turn, not each with CLIMB")
+    arguments.add_argument(
+        "--together", action="store_true", help="time all methods in turn instead of each with CLIMB"
+    )
     arguments.add_argument("--json", action="store_true")
     arguments.add_argument("--draw", type=Path)
     given = arguments.parse_args()
@@ -63,19 +66,19 @@ def main() -> None:
         print(json.dumps(rows, indent=2))
 
 
-def warmed_up(given: argparse.Namespace, name: str) -> Paced:
-    torch.compiler.reset()  # what others have compiled is captured; a method's own must not count as its variants
-    paced = Paced(given, name)
-    paced.go(given.warm_up)
-    return paced
+def warmed_up(given: argparse.Namespace, name: str) -> TimedMethod:
+    torch.compiler.reset()  # otherwise a method would be compiled as a variant of the previous ones
+    timed = TimedMethod(given, name)
+    timed.go(given.warm_up)
+    return timed
 
 
-def compare(given: argparse.Namespace, climb: Paced, others: list[Paced]) -> list[dict[str, Any]]:
-    paces = [climb, *others]
-    times: list[list[float]] = [[] for _ in paces]  # not by name: CLIMB may be held to a second CLIMB
+def compare(given: argparse.Namespace, climb: TimedMethod, others: list[TimedMethod]) -> list[dict[str, Any]]:
+    methods = [climb, *others]
+    times: list[list[float]] = [[] for _ in methods]  # not by name: CLIMB may be compared with a second CLIMB
     for _ in range(GROUPS):
-        for paced, values in zip(paces, times, strict=True):
-            values.append(paced.go(given.batches) / given.batches)
+        for method, values in zip(methods, times, strict=True):
+            values.append(method.go(given.batches) / given.batches)
     climb_ms, *others_ms = (1e3 * statistics.median(values) for values in times)
     return [
         {
@@ -91,7 +94,7 @@ def compare(given: argparse.Namespace, climb: Paced, others: list[Paced]) -> lis
 
 
 def draw(file: Path) -> None:
-    """Bars of the times in a file, CLIMB's among them."""
+    """Draw the times in a file as bars, including CLIMB's."""
     measured = json.loads(file.read_text(encoding="utf-8"))
     ours = {"ms_per_mini_batch": statistics.median(row["climb_ms"] for row in measured["rows"]), "ratio": 1.0}
     rows = {"climb": ours, **{row["method"]: row for row in measured["rows"]}}
@@ -107,8 +110,8 @@ def draw(file: Path) -> None:
     canvas.save(file.with_suffix(""))
 
 
-class Paced:
-    """A method that goes through random images, as many mini-batches at a time as it is told."""
+class TimedMethod:
+    """A method that trains on random images for a given number of mini-batches at a time."""
 
     def __init__(self, given: argparse.Namespace, method: str) -> None:
         self.method = method
@@ -124,7 +127,7 @@ class Paced:
             kind=resolve_engine(given.engine, device),
         )
         rows = config.stream_batch
-        if isinstance(self.engine.parts.batch, IidChunks):  # is handed the images of all its passes at once
+        if isinstance(self.engine.parts.batch, IidChunks):  # takes the images of all its passes at once
             rows = config.passes * (config.stream_batch + config.replay_batch)
         shape = (50, rows, 3, config.image_size, config.image_size)
         self._stream = torch.randint(0, 256, shape, dtype=torch.uint8, device=device)

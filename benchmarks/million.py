@@ -1,12 +1,12 @@
-"""A long life on a CPU: a million images from tar shards through `climb learn`, and how much memory that takes.
+"""`climb learn` on a million images from tar shards, on a CPU: rate and memory of the process.
 
     python benchmarks/million.py                       # a million: within an hour on two cores
     python benchmarks/million.py --images 20000        # the rate alone
 
-The micro network at 16 px, one pass, 16 images replayed, one thread for the arithmetic and one for loading. A few
-shards of synthetic pictures (PNG, JPEG, PPM) are written to a temporary folder and linked under as many names as are
-needed: each link is another shard to the learner, which has to remember a million names. Prints JSON; the exit code is
-1 if an image was lost or learned twice, or if memory grew by more than 5 % after the first tenth.
+The micro network at 16 px, one pass, 16 replayed images, one thread for arithmetic and one for loading. A few shards
+of synthetic images (PNG, JPEG, PPM) are written to a temporary folder and linked under many names. To the learner
+each link is another shard, so it must remember a million names. Prints JSON. The exit code is 1 if an image was lost
+or learned twice, or if memory grew by more than 5 % after the first tenth.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from climb.learn.journal import LongJournal
+from climb.runs import Journal
 
 PER_SHARD = 2000
-SHARDS = 8  # different ones; the rest are links
+SHARDS = 8  # files; the rest are links
 FORMATS = ("PNG", "JPEG", "PPM")
 SIDE = 16
 MOST_GROWTH = 0.05
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def measure(folder: Path, images: int, journal_seconds: float | None) -> dict[str, Any]:
-    """Learn once from front to back; rate and memory by the learner's own journal."""
+    """Learn all images once; rate and memory are from the learner's journal."""
     write_shards(folder / "shards", images)
     command = [
         *(sys.executable, "-m", "climb", "learn", f"{folder}/shards/*.tar", "--out", f"{folder}/learner"),
@@ -67,7 +67,7 @@ def measure(folder: Path, images: int, journal_seconds: float | None) -> dict[st
     began = time.monotonic()
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     seconds = time.monotonic() - began
-    lines = LongJournal(folder / "learner" / "journal.jsonl").read("train")
+    lines = Journal(folder / "learner" / "journal.jsonl").read("train")
     settled = [line["resident_bytes"] for line in lines if line["images"] >= images / 10]
     return {
         "images": images,
@@ -83,7 +83,7 @@ def measure(folder: Path, images: int, journal_seconds: float | None) -> dict[st
 
 
 def write_shards(folder: Path, images: int) -> None:
-    """``images`` pictures in shards; after the first few, links to these."""
+    """Write ``images`` images in shards: a few files, then links to these."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(0)
     whole, rest = divmod(images, PER_SHARD)
@@ -96,7 +96,7 @@ def write_shards(folder: Path, images: int) -> None:
 
 
 def write_shard(path: Path, images: int, generator: np.random.Generator) -> None:
-    """A tar file of smooth coloured pictures, in three formats by turns."""
+    """A tar file of smooth coloured images in three formats."""
     with tarfile.open(path, "w") as shard:
         for number in range(images):
             kind = FORMATS[number % len(FORMATS)]

@@ -1,13 +1,13 @@
-"""Do people's own files learn as well as a data set of the table? The same images in the same order, by both ways.
+"""Accuracy of `climb learn` on image files and of `climb run` on the same images in the same order.
 
     python benchmarks/own_images.py --recipe cifar100-100 --data FOLDER --device cuda
     python benchmarks/own_images.py                           the demo's stream, on the CPU
 
-Writes the images of a recipe's data set as PNG files: those that `climb run` trains on, numbered in the order of its
-stream, a folder a task, for `climb learn`; all of them, a folder a class, for `climb probe`. Prints the accuracy by
-both ways, and what `climb probe` says of the run's encoder, so that a difference of the probes can be told from a
-difference of the learners. Images are normalised by the data set's own statistics in a run and by ImageNet's in
-`learn`, and random numbers are not the same: read the difference against the spread over seeds.
+Writes the images of a recipe's dataset as PNG files. For `climb learn`: the training images of `climb run`, numbered
+in the order of its stream, a folder per task. For `climb probe`: all images, a folder per class. Prints both
+accuracies, and the accuracy of `climb probe` on the run's encoder, which separates differences of the probes from
+those of the learners. A run normalises images by the dataset's statistics, `learn` by ImageNet's, and the random
+numbers differ: compare the difference with the spread over seeds.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 
 from PIL import Image
 
-from climb.config import RunConfig
 from climb.datasets import Dataset, load, own_image_size
-from climb.recipes import get_recipe
-from climb.runs.run import manifest_of
+from climb.session.experiments import manifest_of
+from climb.settings.config import RunConfig
+from climb.settings.recipes import get_recipe
 from climb.streams import Stream
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     arguments.add_argument("--recipe", default="demo")
     arguments.add_argument("--data", default=None)
     arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--backbone", default=None, help="another network than the recipe's, for both")
+    arguments.add_argument("--backbone", default=None, help="another network than the recipe's")
     arguments.add_argument("--passes", type=int, default=None)
     arguments.add_argument("--replay-batch", type=int, default=None)
     arguments.add_argument("--device", default="auto")
@@ -78,9 +78,9 @@ def both_ways(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def write_images(config: RunConfig, root: str | None, folder: Path) -> int:
-    """``labelled/train|test/CLASS/*.png``: all images. ``stream/TASK/*.png``: what the run trains on, in its order.
+    """Write all images to ``labelled/train|test/CLASS/``, and the run's training images in order to ``stream/TASK/``.
 
-    Gives the number of files in the stream.
+    Returns the number of files in the stream.
     """
     size = None if config.data.image_size in (None, own_image_size(config.data.dataset)) else config.data.image_size
     data = load(config.data.dataset, root=root, image_size=size, seed=config.seed, **config.data.options)
@@ -113,14 +113,14 @@ def write_part(data: Dataset, part: str, folder: Path) -> None:
 
 
 def probed(model: Path, folder: Path, given: argparse.Namespace) -> float:
-    """What `climb probe` says of a learner's or a run's encoder."""
+    """The accuracy of `climb probe` on the encoder of a learner or a run."""
     out = folder / f"probe-{model.name}.json"
     climb("probe", model, folder / "labelled", "--seed", given.seed, "--device", given.device, "--out", out)
     return float(json.loads(out.read_text())["linear_accuracy"])
 
 
 def climb(*words: Any) -> float:
-    """Run a command, its own output to the error stream; gives the seconds it took."""
+    """Run a command, with its output on standard error; returns its seconds."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-m", "climb", *map(str, words)], check=True, stdout=sys.stderr)
     return round(time.perf_counter() - began, 1)

@@ -1,11 +1,11 @@
-"""How long does one evaluation take: features of every image, then the joint and the up-to probe by the full protocol?
+"""Time of one evaluation: features of all images, then the joint probe and the up-to probe by the full protocol.
 
     python benchmarks/probe.py --recipe cifar100-20 --data FOLDER --device cuda
     python benchmarks/probe.py                          the demo's stream, on the CPU
 
-The network has trained on a few hundred mini-batches first: how many epochs a probe takes depends on the features.
-Evaluates as a run does in the middle of its stream, where the up-to probe knows half of the classes. Median of
---repeats after one evaluation that is not counted.
+The network first trains on a few hundred mini-batches: the number of epochs of a probe depends on the features. The
+evaluation is that of a run in the middle of its stream, where the up-to probe knows half of the classes. Median of
+--repeats after one evaluation that does not count.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dataclasses import replace
 
 import torch
 
-from climb.config import EvaluationConfig, LearnerConfig
 from climb.datasets import load, own_image_size
 from climb.engine import resolve_device, resolve_engine, resolve_precision
 from climb.learner import build_engine
-from climb.presets import apply_preset
-from climb.recipes import get_recipe
-from climb.runs.evaluator import Evaluator
-from climb.runs.run import manifest_of
+from climb.session.evaluation import Evaluator
+from climb.session.experiments import manifest_of
+from climb.settings.config import EvaluationConfig, LearnerConfig
+from climb.settings.presets import apply_preset
+from climb.settings.recipes import get_recipe
 from climb.streams import Stream
 
 
@@ -34,8 +34,8 @@ def main() -> None:
     arguments.add_argument("--recipe", default="demo")
     arguments.add_argument("--data", default=None)
     arguments.add_argument("--device", default="auto")
-    arguments.add_argument("--engine", default="auto", help="of the training; no matter to an evaluation")
-    arguments.add_argument("--batches", type=int, default=300, help="mini-batches trained on first")
+    arguments.add_argument("--engine", default="auto", help="engine of the training; no effect on the evaluation")
+    arguments.add_argument("--batches", type=int, default=300, help="mini-batches of training")
     arguments.add_argument("--repeats", type=int, default=5)
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
@@ -59,12 +59,12 @@ def main() -> None:
     )
     for batch, _ in zip(stream.batches(learner.stream_batch), range(given.batches), strict=False):
         engine.observe(data.train.images[batch.indices.to(device)])
-    evaluator = Evaluator(EvaluationConfig(network="student"), data, stream, main="student", seed=0)
+    evaluator = Evaluator(replace(config, evaluation=EvaluationConfig(network="student")), data, stream)
     after = len(stream.segments) // 2 - 1
     seconds = []
     for _ in range(given.repeats + 1):
         began = time.perf_counter()
-        rows = evaluator.rows(engine, after=after)
+        accuracies, _ = evaluator.rows(engine, after=after)["student"]
         seconds.append(time.perf_counter() - began)
     row = {
         "recipe": given.recipe,
@@ -72,8 +72,8 @@ def main() -> None:
         "images": len(data.train.images) + len(data.test.images),
         "seconds": round(statistics.median(seconds[1:]), 3),
         "first": round(seconds[0], 3),
-        "joint": rows["student"].joint,
-        "upto": rows["student"].upto,
+        "joint": accuracies.joint,
+        "upto": accuracies.upto,
     }
     print(json.dumps(row, indent=2) if given.json else "  ".join(f"{key} {value}" for key, value in row.items()))
 

@@ -1,12 +1,12 @@
-"""How long does a whole run take, from the command to `result.json`, alone and with others on the same device?
+"""Time of a whole run, from the command to `result.json`, alone and with others on the same device.
 
     python benchmarks/run.py --recipe cifar100-20 --data FOLDER --together 1 4
     python benchmarks/run.py --recipe cifar100-100 --data FOLDER --together 1
     python benchmarks/run.py --together 1 2                                     the demo, on the CPU
 
-Each run is a process of its own, started with the same command that people type, in a fresh folder. "ratio" is the time
-of n runs together over n times the time of the first row. A first run that is not counted fills the cache of compiled
-kernels; --cold leaves it out.
+Each run is a process of its own with the command of a user, in a fresh folder. "ratio" is the time of n runs together
+over n times the time of the first row. A first run, which does not count, fills the cache of compiled kernels; --cold
+omits it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="climb-run-") as folder:
         if not given.cold:
-            carry_out(given, Path(folder) / "uncounted", 1)
+            time_runs(given, Path(folder) / "uncounted", 1)
         for runs in given.together:
-            row = carry_out(given, Path(folder) / str(runs), runs)
+            row = time_runs(given, Path(folder) / str(runs), runs)
             row["ratio"] = round(row["seconds"] / runs / (rows or [row])[0]["seconds"] * (rows or [row])[0]["runs"], 3)
             rows.append(row)
             if not given.json:
@@ -46,7 +46,7 @@ def main() -> None:
         print(json.dumps(rows, indent=2))
 
 
-def carry_out(given: argparse.Namespace, folder: Path, runs: int) -> dict[str, Any]:
+def time_runs(given: argparse.Namespace, folder: Path, runs: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "climb", "run", given.recipe, "--preset", given.preset]
     command += ["--device", given.device, "--engine", given.engine, "--checkpoint-seconds", "100000"]
     command += [] if given.data is None else ["--data", given.data]

@@ -1,14 +1,14 @@
-"""What happens when ranks, centroids and images grow?
+"""Cost of the memory as centroids and images grow, and cost of a step as processes grow.
 
     python benchmarks/scale.py                       about three minutes on a core
     python benchmarks/scale.py --times 1 4 --json    smaller memories only, as JSON
 
-Two tables. The first is measured, on this machine's CPU: what a `CentroidMemory` takes for a mini-batch as its
-capacity and its centroids grow, all sizes in one process, taking turns, medians; what of that is decisions, which no
-accelerator takes over; and how evenly its images would lie on R processes.
+Two tables. The first is measured on this machine's CPU: the time of a `CentroidMemory` for a mini-batch as its
+capacity and its centroids grow, with all sizes alternating in one process, medians; the part of that time in
+decisions, which stay on the host; and how evenly its images would be spread over R processes.
 
-The second is a model, of what a step takes and sends with R processes. It counts what the code sends, to the byte; the
-rates it divides by are assumptions, each a flag, whose defaults are of an H200 with 400 Gb/s to its neighbours.
+The second is a model of the time and the traffic of a step with R processes. It counts every byte that the code
+sends. The rates are assumptions, each a flag, with defaults for an H200 with 400 Gb/s to its neighbours.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from torch import nn
 from climb.memory import CentroidMemory
 from climb.nets import Network, build_network
 
-STREAM, REPLAY, PASSES = 10, 128, 3  # of one process; the paper's
+STREAM, REPLAY, PASSES = 10, 128, 3  # of one process, as in the paper
 SHARES = (2, 8, 64)
-RESNET18_NORMS = 23  # with those of its projector
-DECISIONS_ALONE = 16  # numbers of an embedding so short that matrix products take no time: what is left is the host's
+RESNET18_NORMS = 23  # including its projector's
+DECISIONS_ALONE = 16  # an embedding so small that matrix products take no time
 WORKLOADS = {
-    # "forward": operations of one forward of one view.
+    # "forward": operations of one forward pass of one view.
     "resnet18 at 32 px": {"backbone": "resnet18", "side": 32, "forward": 1.1e9},
     "resnet50 at 224 px": {"backbone": "resnet50", "side": 224, "forward": 8.2e9},
 }
@@ -39,14 +39,18 @@ WORKLOADS = {
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--times", type=int, nargs="+", default=[1, 8, 40, 80], help="sizes, in the paper's")
-    arguments.add_argument("--batches", type=int, default=60, help="mini-batches timed for each size")
+    arguments.add_argument(
+        "--times", type=int, nargs="+", default=[1, 8, 40, 80], help="multiples of the paper's sizes"
+    )
+    arguments.add_argument("--batches", type=int, default=60, help="timed mini-batches for each size")
     arguments.add_argument("--embedding-dim", type=int, default=2048)
     arguments.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 16, 64])
-    arguments.add_argument("--flops", type=float, default=140e12, help="operations a second that a device sustains")
+    arguments.add_argument("--flops", type=float, default=140e12, help="sustained operations per second of a device")
     arguments.add_argument("--launch-ms", type=float, default=20.7, help="launches of an eager step of ResNet-18")
-    arguments.add_argument("--bandwidth", type=float, default=40e9, help="bytes a second into each process")
-    arguments.add_argument("--latency-us", type=float, default=25.0, help="of one exchange between all")
+    arguments.add_argument("--bandwidth", type=float, default=40e9, help="bytes per second into each process")
+    arguments.add_argument(
+        "--latency-us", type=float, default=25.0, help="latency of one exchange between all processes"
+    )
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     torch.manual_seed(0)
@@ -116,7 +120,7 @@ def measure_memories(given: argparse.Namespace, dim: int) -> list[dict[str, Any]
 
 
 def _filled(size: dict[str, int], dim: int) -> tuple[CentroidMemory, torch.Tensor]:
-    """A memory that has been full of short-term centroids once, and what its images cluster around."""
+    """A memory that was full of short-term centroids, and the centres of its clusters."""
     memory = CentroidMemory(size["capacity"], (3, 32, 32), dim, **{k: v for k, v in size.items() if k != "capacity"})
     clusters = torch.randn(2 * size["stm_centroids"], dim)
     images = torch.zeros(100, 3, 32, 32, dtype=torch.uint8)
@@ -130,7 +134,7 @@ def _embeddings(clusters: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _largest_share(memory: CentroidMemory, ranks: int) -> float:
-    """Images of the process that keeps most, in even shares, when each keeps those whose number is its own mod R."""
+    """Images of the fullest process relative to an even share, if process r keeps the ids that equal r modulo R."""
     ids = np.array([image for tier in (memory.stm, memory.ltm) for held in tier.ids for image in held])
     return round(float(np.bincount(ids % ranks, minlength=ranks).max() * ranks / len(ids)), 2)
 
@@ -139,21 +143,21 @@ def _largest_share(memory: CentroidMemory, ranks: int) -> float:
 
 
 def model_step(given: argparse.Namespace, name: str, ranks: int, grows: bool, host_ms: float) -> dict[str, Any]:
-    """One step of CLIMB with ``ranks`` processes; ``grows``: each brings its own rows, else they share those of one."""
+    """One step of CLIMB with ``ranks`` processes, each with rows of its own if ``grows``."""
     workload = WORKLOADS[name]
     network = build_network(workload["backbone"], workload["side"], generator=torch.Generator().manual_seed(0))
     stream, replay = (STREAM * ranks, REPLAY * ranks) if grows else (STREAM, REPLAY)
     sent = traffic(network, ranks, stream=stream, replay=replay, side=workload["side"])
     dim, rows = network.embedding_dim, stream + replay
-    forwards = 3 * 2 * rows + 2 * replay  # a backward is two forwards
+    forwards = 3 * 2 * rows + 2 * replay  # a backward costs two forwards
     split = forwards * workload["forward"] / ranks
     aligner = 2 * dim * network.bottleneck_dim
-    whole = 3 * 2 * (2 * rows) ** 2 * dim + 3 * 2 * (2 * replay) * aligner  # similarities, and the head on all rows
-    launches = given.launch_ms / 1e3 * len(norms_of(network)) / RESNET18_NORMS  # as many, however few rows are left
+    whole = 3 * 2 * (2 * rows) ** 2 * dim + 3 * 2 * (2 * replay) * aligner  # similarities and the head on all rows
+    launches = given.launch_ms / 1e3 * len(norms_of(network)) / RESNET18_NORMS  # independent of the number of rows
     compute = max((split + whole) / given.flops, launches)
     network_seconds = sum(sent.values()) / given.bandwidth + exchanges(network, ranks) * given.latency_us / 1e6
     decisions = host_ms / 1e3 * stream / PASSES
-    step = compute + network_seconds + max(0.0, decisions - compute / 2)  # decided beside the backward
+    step = compute + network_seconds + max(0.0, decisions - compute / 2)  # decisions overlap the backward
     return {
         "network": name,
         "rows": "grow" if grows else "shared",
@@ -169,14 +173,14 @@ def model_step(given: argparse.Namespace, name: str, ranks: int, grows: bool, ho
 
 
 def traffic(network: Network, ranks: int, *, stream: int, replay: int, side: int) -> dict[str, float]:
-    """Bytes that one process receives in a step, by kind: exactly what `climb.parallel` sends."""
+    """Bytes that one process receives in a step, by kind, exactly as `climb.parallel` sends them."""
     others = (ranks - 1) / ranks
     dim, hidden = network.embedding_dim, network.bottleneck_dim
     aligner = 2 * dim * hidden + 2 * hidden + dim
     parameters = sum(parameter.numel() for parameter in network.parameters()) + aligner
     outputs = 2 * (stream + replay) * (network.feature_dim + dim)
     channels = [norm.num_features for norm in norms_of(network)]
-    gathered = 2 * (ranks - 1) * sum(2 * count + 1 for count in channels)  # forward of student and teacher
+    gathered = 2 * (ranks - 1) * sum(2 * count + 1 for count in channels)  # forwards of student and teacher
     return {
         "gradients": 2 * others * 4 * parameters,
         "embeddings": others * 4 * (outputs + 2 * replay * dim),
@@ -186,14 +190,14 @@ def traffic(network: Network, ranks: int, *, stream: int, replay: int, side: int
 
 
 def exchanges(network: Network, ranks: int) -> int:
-    """How often all processes wait for each other in a step."""
+    """Number of times that all processes wait for each other in a step."""
     if ranks == 1:
         return 0
     return 3 * len(norms_of(network)) + 4  # forward, backward and teacher; embeddings, teacher's, replay, gradients
 
 
 def norms_of(network: Network) -> list[nn.modules.batchnorm._BatchNorm]:
-    """Its batch norms: as many as its convolutions, so they also tell how many kernels a step launches."""
+    """Its batch norms. There is one per convolution, so their number also gives the number of launched kernels."""
     return [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
 
 

@@ -1,17 +1,17 @@
-"""How long does a gradient step take, what is it made of, and what does the memory add?
+"""Time of a gradient step, of its parts, and the overhead of the memory.
 
     python benchmarks/step.py --device cuda --presets default paper --engines eager captured compiled
     python benchmarks/step.py --device cuda --image-size 224
     python benchmarks/step.py --device cpu --backbone micro --batches 10 --warm-up 5 --parts
 
-Times whole stream mini-batches (all passes, replay, refresh, insertion) on random images, in groups that follow each
-other without a pause, divided by the gradient steps. "overhead" is the ratio to the same engine whose memory is
-replaced by a fixed tensor of images, in one process, alternating. Medians after a warm-up, the device synchronised
-around each group.
+Times whole stream mini-batches (all passes, replay, refresh, insertion) on random images, in groups without a pause,
+and divides by the number of gradient steps. "overhead" is the ratio to the same engine with a fixed tensor of images
+in place of the memory. The two alternate in one process. Medians after a warm-up, with the device synchronised around
+each group.
 
-With --parts also its pieces, each timed alone in the way the engine runs it; "rest" is what they leave of the step.
-"share_of_peak" is the arithmetic of the step, as counted by torch, over what one large matrix product reaches on this
-device in the same precision.
+--parts also times each part of the step alone, in the way the engine runs it; "rest" is the remainder of the step.
+"share_of_peak" is the arithmetic of the step, as counted by torch, relative to one large matrix product on this device
+in the same precision.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from climb.config import LearnerConfig
-from climb.engine import Engine, resolve_device, resolve_engine, resolve_precision
+from climb.engine import Choices, Engine, choose, resolve_device
 from climb.engine.captured import EAGER_CALLS, WARM_UPS, Captured
 from climb.engine.compiled import compiled
 from climb.engine.numerics import autocast, numerics
 from climb.learner import build_engine
 from climb.memory import InsertReport, ReplayBatch
-from climb.presets import apply_preset
+from climb.settings.config import LearnerConfig
+from climb.settings.presets import apply_preset
 
 GROUP = 10  # mini-batches timed together
 
 
 class FixedReplay:
-    """The same images at every draw: what a step costs when the memory costs nothing."""
+    """A memory that costs nothing: every draw gives the same images."""
 
     space = None
     inserts = "after"
-    bounded = True
-    capacity = 0
+    bounded = False
     nbytes = 0
 
     def __init__(self, images: torch.Tensor) -> None:
+        self.capacity = len(images)
         self._batch = ReplayBatch(images=images, ids=torch.arange(len(images)))
 
     def __len__(self) -> int:
@@ -72,11 +73,11 @@ def main() -> None:
     arguments.add_argument("--method", default="climb")
     arguments.add_argument("--backbone", default="resnet18")
     arguments.add_argument("--image-size", type=int, default=32)
+    arguments.add_argument("--replay-batch", type=int, help="replayed images; by default the preset's")
+    arguments.add_argument("--steps", type=int, default=15_000, help="length of the run for which auto chooses")
     arguments.add_argument("--warm-up", type=int, default=60, help="mini-batches before timing")
     arguments.add_argument("--batches", type=int, default=100, help="mini-batches timed")
-    arguments.add_argument(
-        "--parts", action="store_true", help="also the pieces of the step, and the share of the peak"
-    )
+    arguments.add_argument("--parts", action="store_true", help="also the parts of the step, and the share of the peak")
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     device = resolve_device(given.device)
@@ -92,18 +93,18 @@ def main() -> None:
 
 
 def measure(given: argparse.Namespace, device: torch.device, preset: str, kind: str) -> dict[str, Any]:
-    torch.compiler.reset()  # or the pieces of a second preset are compiled as variants of the first one's
+    torch.compiler.reset()  # otherwise a second preset would be compiled as a variant of the first
     config = LearnerConfig(method=given.method, backbone=given.backbone, image_size=given.image_size)
     config = apply_preset(config, preset)
-    place: dict[str, Any] = {
-        "mean": (0.5,) * 3,
-        "std": (0.25,) * 3,
-        "seed": 0,
-        "device": device,
-        "precision": resolve_precision(given.precision, device),
-        "kind": resolve_engine(kind, device),
-    }
-    full, fixed = build_engine(config, **place), build_engine(config, **place)
+    if given.replay_batch:
+        config = replace(config, replay_batch=given.replay_batch)
+
+    def make(choices: Choices) -> Engine:
+        place: dict[str, Any] = {"device": device, "precision": choices.precision, "layout": choices.layout}
+        return build_engine(config, mean=(0.5,) * 3, std=(0.25,) * 3, seed=0, kind=choices.engine, **place)
+
+    choices = choose(given.precision, kind, device=device, steps=given.steps, make=make)
+    full, fixed = make(choices), make(choices)
     side = given.image_size
     replay = torch.randint(0, 256, (config.replay_batch, 3, side, side), dtype=torch.uint8, device=device)
     object.__setattr__(fixed.parts, "memory", FixedReplay(replay))
@@ -124,9 +125,8 @@ def measure(given: argparse.Namespace, device: torch.device, preset: str, kind: 
     ms = {name: statistics.median(values) for name, values in times.items()}
     row = {
         "preset": preset,
-        "engine": place["kind"],
-        "precision": place["precision"],
         "image_size": side,
+        **asdict(choices),
         "ms_per_step": round(ms["full"], 3),
         "fixed_replay_ms": round(ms["fixed"], 3),
         "overhead": round(ms["full"] / ms["fixed"], 3),
@@ -134,12 +134,12 @@ def measure(given: argparse.Namespace, device: torch.device, preset: str, kind: 
         "warm_up_s": round(warm_up, 1),
     }
     if given.parts:
-        row |= pieces(full, torch.cat([stream[0], replay]), ms)
+        row |= time_parts(full, torch.cat([stream[0], replay]), ms)
     return row
 
 
-def pieces(engine: Engine, images: torch.Tensor, ms: dict[str, float]) -> dict[str, float]:
-    """Milliseconds of each piece of a step on ``images``, and the arithmetic of the step over the device's peak."""
+def time_parts(engine: Engine, images: torch.Tensor, ms: dict[str, float]) -> dict[str, float]:
+    """Milliseconds of each part of a step on ``images``, and the share of the device's peak."""
     parts, step, device = engine.parts, engine._eager_step, engine.device
     numbers = engine.augment.numbers(images, step.generator)
     views = engine.augment.views(images, numbers).flatten(0, 1)

@@ -1,12 +1,12 @@
-"""Does every method learn? All of them on the demo's stream, a few seeds, beside the random encoder (make verify).
+"""Check that every method learns: accuracy on the demo's stream, compared with the random encoder (make verify).
 
     python benchmarks/verify_methods.py --seeds 3 --out runs/verify --results results/synthetic-methods
     python benchmarks/verify_methods.py --methods pcmc --device cuda      # its sleeps are long on a CPU
 
-Runs are ordinary run folders: what is finished is not repeated, so it can be stopped and continued. The table says for
-each method its mean final accuracy, the random encoder's, and the backward passes as executed; methods that are not
-asked for keep their rows. It is a check that methods work, at a size that two CPU cores finish in an hour, and no
-comparison: the stream is 50 times shorter than the paper's.
+Runs are ordinary run folders. Finished runs are not repeated, so the command can be stopped and continued. The table
+has the mean final accuracy of each method, the random encoder's accuracy and the executed backward passes; other
+methods keep their rows. Two CPU cores take an hour. It is no comparison of methods: the stream is 50 times shorter
+than the paper's.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from climb.config import Execution
 from climb.methods import METHODS, choose_method
-from climb.recipes import get_recipe
-from climb.runs import execute
+from climb.session import execute
+from climb.settings.config import Execution
+from climb.settings.recipes import get_recipe
 
 BELOW = ("finetune",)
-"""May end below the random encoder: the lower bound."""
+"""Methods that may end below the random encoder: the lower bound."""
 
 KEPT = (
     "method",
@@ -41,7 +41,7 @@ KEPT = (
     "config_hash",
     "versions",
 )
-"""Of a run's result, for the file beside the table."""
+"""Keys of a run's result in the file beside the table."""
 
 
 def main() -> None:

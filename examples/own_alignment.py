@@ -12,15 +12,16 @@ import torch.nn.functional as F
 from torch import nn
 
 from climb import Climb
-from climb.alignment import Alignment
-from climb.alignment.frozen_copy import copy_state, frozen_copy
-from climb.checks import check_method
+from climb.alignment import Alignment, alignment
+from climb.alignment.contract import copy_state, frozen_copy
 from climb.engine import Parts
-from climb.methods import method, with_replay
+from climb.memory import ReservoirMemory
+from climb.methods import PartFactory, replay_method, with_replay
 from climb.nets import Encoded
-from climb.workshop import Workshop
+from climb.testing import check_method
 
 
+@alignment("stay-near")
 class StayNear(Alignment):
     """Holds embeddings to a copy taken once per stream mini-batch. The copy is frozen: it must not be trained."""
 
@@ -43,8 +44,8 @@ class StayNear(Alignment):
         copy_state(student, into=self.past)
 
 
-@method("stay-near", paper="an example", lr=0.1, alignment_weight=1.0)
-def stay_near(w: Workshop) -> Parts:
+@replay_method("stay-near", ReservoirMemory, StayNear, paper="an example", lr=0.1, alignment_weight=1.0)
+def stay_near(w: PartFactory) -> Parts:
     """A uniform sample, replay, embeddings held to those of the last mini-batch."""
     return with_replay(w, w.reservoir(), StayNear(w.network))
 

@@ -10,28 +10,28 @@ import numpy as np
 import torch
 
 from climb import Climb
-from climb.checks import check_method
 from climb.engine import Parts
-from climb.memory import check_memory
+from climb.memory import memory
 from climb.memory.contract import Embed
 from climb.memory.flat import FlatMemory
-from climb.methods import method, with_replay
-from climb.workshop import Workshop
+from climb.methods import PartFactory, replay_method, with_replay
+from climb.testing import check_memory, check_method
 
 
+@memory("random-slot")
 class RandomSlotMemory(FlatMemory):
     """Fills up, then gives each new image the slot of a random stored one. `FlatMemory` does the rest."""
 
-    def _slots(self, images: torch.Tensor, embed: Embed | None) -> list[int]:
+    def _slots(self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None) -> list[int]:
         free = list(range(len(self), self.capacity))[: len(images)]
         taken = self._insertion.integers(self.capacity, size=len(images) - len(free))
         return [*free, *map(int, taken)]
 
 
-@method("er-random-slot", paper="an example", lr=0.1)
-def er_random_slot(w: Workshop) -> Parts:
+@replay_method("er-random-slot", RandomSlotMemory, None, paper="an example", lr=0.1)
+def er_random_slot(w: PartFactory) -> Parts:
     """Experience replay from a memory that wears off."""
-    return with_replay(w, RandomSlotMemory(*w.sizes, seed=w.seed, device=w.device), None)
+    return with_replay(w, w.memory("random-slot"), None)
 
 
 def main() -> None:

@@ -9,14 +9,24 @@ from __future__ import annotations
 import numpy as np
 
 from climb import Climb
-from climb.checks import check_method
+from climb.alignment import StoredTargets
 from climb.engine import Parts, StreamAndReplay
-from climb.methods import method
-from climb.workshop import Workshop
+from climb.memory import MinRedMemory
+from climb.methods import PartFactory, method
+from climb.testing import check_method
 
 
-@method("minred-targets", paper="an example", lr=0.1, alignment_weight=1.0)
-def minred_targets(w: Workshop) -> Parts:
+@method(
+    "minred-targets",
+    memory=MinRedMemory,
+    batch=StreamAndReplay,
+    objective="configured",
+    alignment=StoredTargets,
+    paper="an example",
+    lr=0.1,
+    alignment_weight=1.0,
+)
+def minred_targets(w: PartFactory) -> Parts:
     """The least redundant images, replay, distillation from the embeddings stored with them."""
     return Parts(
         network=w.network,

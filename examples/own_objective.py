@@ -13,12 +13,11 @@ import torch.nn.functional as F
 
 from climb import Climb
 from climb.augment import simclr
-from climb.checks import check_method
 from climb.engine import Parts
-from climb.methods import climb, method
+from climb.methods import PartFactory, climb, method, objective
 from climb.nets import Encoded
 from climb.objectives import Objective
-from climb.workshop import Workshop, objective
+from climb.testing import check_method
 
 
 class CloseAndEven(Objective):
@@ -33,13 +32,13 @@ class CloseAndEven(Objective):
 
 
 @objective("close-and-even", kind=CloseAndEven, paper="an example; Wang and Isola, 2020", views=simclr)
-def close_and_even(w: Workshop) -> CloseAndEven:
+def close_and_even(w: PartFactory) -> CloseAndEven:
     """Views of an image close together, images spread evenly."""
     return CloseAndEven()
 
 
-@method("climb-close-and-even", paper="an example; Wang and Isola, 2020")
-def climb_close_and_even(w: Workshop) -> Parts:
+@method("climb-close-and-even", objective=CloseAndEven, paper="an example; Wang and Isola, 2020")
+def climb_close_and_even(w: PartFactory) -> Parts:
     """CLIMB that learns to put views close and images evenly."""
     return climb(w.with_objective("close-and-even"))
 

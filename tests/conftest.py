@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,14 +52,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -seconds[item.path])  # which leaves equals in their order
 
 
+@contextmanager
+def scoped_registries() -> Iterator[None]:
+    """Inside, parts may be registered; on leaving, they are gone."""
+    from climb.alignment import ALIGNMENTS
+    from climb.augment import POLICIES
+    from climb.datasets.dataset import DATASETS
+    from climb.engine import BATCH_RULES
+    from climb.memory import MEMORIES
+    from climb.methods import METHODS, OBJECTIVES
+    from climb.nets import BACKBONES
+    from climb.sources.source import SOURCES
+
+    parts = (METHODS, OBJECTIVES, BACKBONES, MEMORIES, BATCH_RULES, ALIGNMENTS, POLICIES, DATASETS, SOURCES)
+    with ExitStack() as stack:
+        for registry in parts:
+            stack.enter_context(registry.scoped())
+        yield
+    for module in [name for name in sys.modules if name.startswith("climb_file_")]:
+        del sys.modules[module]  # so that the next test imports its file again
+
+
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Parts that the test registers are gone after it."""
+    with scoped_registries():
+        yield
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Path]]:
     """``install(module, source)``: a package whose entry point is that module, for this process and those it starts.
     Gives its file of entry points; gone after the test."""
-    from climb.methods import METHODS
-    from climb.workshop import OBJECTIVES
-
-    before = [(registry, dict(registry)) for registry in (METHODS, OBJECTIVES)]
     modules = []
 
     def installed(module: str, source: str) -> Path:
@@ -72,10 +97,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
         return about / "entry_points.txt"
 
-    yield installed
-    for registry, had in before:
-        registry.clear()
-        registry.update(had)  # type: ignore[arg-type]
+    with scoped_registries():
+        yield installed
     for module in modules:
         sys.modules.pop(module, None)
 

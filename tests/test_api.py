@@ -12,18 +12,20 @@ import climb.memory
 def test_the_public_names() -> None:
     assert climb.__all__ == ["Climb", "ClimbError", "InputError", "__version__"]
     assert climb.memory.__all__ == [
+        "MEMORIES",
         "CentroidMemory",
         "FifoMemory",
+        "Group",
         "InsertReport",
         "Memory",
+        "MemorySnapshot",
         "MinRedMemory",
         "PartAndSelectMemory",
-        "ReferenceMemory",
         "ReplayBatch",
         "ReservoirMemory",
-        "SwappedRefreshMemory",
+        "ShowsGroups",
         "Tier",
-        "check_memory",
+        "memory",
     ]
     for module in (climb, climb.memory):
         assert all(hasattr(module, name) for name in module.__all__)

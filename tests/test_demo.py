@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from climb.config import Execution
-from climb.recipes import get_recipe
-from climb.runs import RunFolder, execute
-from climb.runs.versions import versions
+from climb.runs import RunFolder
+from climb.runs.provenance import versions
+from climb.session import execute
+from climb.settings.config import Execution
+from climb.settings.recipes import get_recipe
 
 MADE = Path(__file__).parents[1] / "runs" / "demo-default-0"  # by `make demo`
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Parts
 from climb.learner import build_engine
-from climb.methods import METHODS, build_parts, small_parts
+from climb.methods import METHODS, PartFactory, build_parts
+from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.verified import verified
-from climb.workshop import Workshop
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = DOCS / "methods"
@@ -26,7 +25,7 @@ CONFIG = LearnerConfig(
     memory=MemoryConfig(capacity=60, stm_centroids=12, ltm_centroids=4, images_per_centroid=6, window=33),
 )
 # Taken now: other tests register methods of their own, which have no page.
-OURS = tuple(name for name, method in METHODS.items() if method.build.__module__ == "climb.methods")
+OURS = tuple(name for name, method in METHODS.items() if method.build.__module__.startswith("climb."))
 
 
 def page_of(name: str) -> Path:
@@ -56,7 +55,7 @@ def row_of(name: str, text: str) -> list[str]:
 def classes(name: str) -> list[str]:
     """Names of the classes that the method is built of; its memory, batch, objective and alignment."""
     parts = parts_of(name)
-    batch = "Pcmc" if METHODS[name].own_loop else type(parts.batch).__name__
+    batch = "Pcmc" if METHODS[name].custom_engine else type(parts.batch).__name__
     others = [
         type(part).__name__ if part is not None else "" for part in (parts.memory, parts.objective, parts.alignment)
     ]
@@ -108,15 +107,15 @@ def test_a_page_says_who_proposed_it_the_idea_the_formula_the_choices_and_the_fi
 def test_the_table_of_all_counts_what_is_stored_and_spent(name: str) -> None:
     cells = row_of(name, (PAGES / "README.md").read_text(encoding="utf-8"))
     spent, stored = cells[5:7]
-    assert spent.strip("*") == ("not equal" if METHODS[name].own_loop else "equal")
-    if METHODS[name].own_loop:
+    assert spent.strip("*") == ("not equal" if METHODS[name].custom_engine else "equal")
+    if METHODS[name].custom_engine:
         assert stored.startswith("**unbounded**")
-        assert not small_parts(name).memory.bounded  # type: ignore[union-attr]
+        assert not METHODS[name].memory.bounded  # type: ignore[union-attr]
         return
     # An embedding of ResNet-18 is 2048 long; the backbone itself takes no room in a memory.
-    workshop = Workshop(config=LearnerConfig(method=name, backbone="micro"), seed=0, device=torch.device("cpu"))
-    workshop.network.embedding_dim = 2048
-    memory = build_parts(workshop).memory
+    factory = PartFactory(config=LearnerConfig(method=name, backbone="micro"), seed=0, device=torch.device("cpu"))
+    factory.network.embedding_dim = 2048
+    memory = build_parts(factory).memory
     if memory is None:
         assert stored.partition(" ")[0] == "0"
     else:

@@ -1,8 +1,9 @@
-"""Files are whole or absent, whatever happens to the writer."""
+"""Files are complete or absent, even if the writer fails. Locks, and the files below a folder."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -10,13 +11,25 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from climb.errors import ClimbError
-from climb.files import files_below, leftovers, naming, write_atomic, write_json, write_text
+from climb.errors import ClimbError, InputError
+from climb.files import (
+    exclusive,
+    files_below,
+    is_held,
+    leftovers,
+    naming,
+    only_one,
+    write_atomic,
+    write_json,
+    write_text,
+)
 
 
 def test_text_and_json_arrive_as_given(tmp_path: Path) -> None:
@@ -54,7 +67,7 @@ def test_others_may_read_what_the_folder_lets_them(tmp_path: Path) -> None:
 
 
 def test_a_name_is_synced_after_the_file_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut cannot be had here: what is looked at is what the system is asked for."""
+    """A power cut cannot be tested, so this checks the system calls."""
     fsync, asked = os.fsync, list[tuple[bool, bool]]()
 
     def noted(descriptor: int) -> None:
@@ -99,7 +112,7 @@ def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> N
     assert path.read_text() == "new"
 
 
-def test_files_in_folders_nested_deeper_than_function_calls_are_found(tmp_path: Path, few_calls: int) -> None:
+def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path: Path, few_calls: int) -> None:
     deep = tmp_path
     for _ in range(2 * few_calls):
         deep /= "d"
@@ -125,7 +138,7 @@ def test_an_error_that_is_not_of_the_drive_stays_as_it_is(tmp_path: Path) -> Non
     assert raised.value.filename is None
 
 
-def test_a_folder_that_cannot_be_looked_into_is_said_and_costs_no_other(
+def test_an_unreadable_folder_is_logged_and_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("a", "closed", "gone"):
@@ -143,11 +156,11 @@ def test_a_folder_that_cannot_be_looked_into_is_said_and_costs_no_other(
     with caplog.at_level(logging.WARNING, logger="climb.files"):
         assert [path.name for path in files_below(tmp_path)] == ["a"]
     assert [record.getMessage() for record in caplog.records] == [
-        f"cannot look into {tmp_path / 'closed'}: Permission denied; what is in it is left out"
+        f"cannot read folder {tmp_path / 'closed'}: Permission denied; its files are skipped"
     ]
 
 
-def test_what_is_left_of_a_file_is_found_by_its_name_as_it_stands(tmp_path: Path) -> None:
+def test_leftovers_are_found_for_names_with_special_characters(tmp_path: Path) -> None:
     for name in (".a[1].json.1a.tmp", ".a1.json.2b.tmp", ".other.json.3c.tmp"):
         (tmp_path / name).touch()
     assert leftovers(tmp_path / "a[1].json") == [tmp_path / ".a[1].json.1a.tmp"]
@@ -157,3 +170,65 @@ def test_json_that_others_could_not_read_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "data.json", {"loss": float("nan")})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_others_wait_for_their_turn(tmp_path: Path) -> None:
+    order = []
+
+    def second() -> None:
+        with only_one(tmp_path / "lock"):
+            order.append("second")
+
+    with only_one(tmp_path / "lock"):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        time.sleep(0.2)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+def test_a_held_lock_is_detected_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "lock"
+    assert not is_held(lock)
+    assert not lock.exists()  # to look leaves nothing
+    with only_one(lock):
+        assert is_held(lock)
+    assert not is_held(lock)
+
+    def refused(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert not is_held(lock)
+
+
+def test_other_processes_get_an_error_with_the_process_id(tmp_path: Path) -> None:
+    with (
+        exclusive(tmp_path / "lock"),
+        pytest.raises(InputError, match=rf"another process \(id {os.getpid()}\) is using"),
+        exclusive(tmp_path / "lock"),
+    ):
+        pass
+    with exclusive(tmp_path / "lock"):  # the first has let go of it
+        pass
+
+
+def test_a_drive_without_locks_is_not_taken_for_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(ClimbError, match="lock: No locks available"), exclusive(tmp_path / "lock"):
+        pass
+
+
+def test_on_a_full_disk_the_lock_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ClimbError, match=r"cannot write .*lock: No space left on device"), exclusive(tmp_path / "lock"):
+        pass

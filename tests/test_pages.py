@@ -25,22 +25,24 @@ import tyro
 from PIL import Image
 
 from climb.bench.grids import GRIDS
-from climb.bench.paper.marks import recompute_marks
+from climb.bench.paper import recompute_marks
 from climb.bench.statistics import Comparison
 from climb.cli import run_command, verbs
-from climb.config import LearnerConfig, MemoryConfig
+from climb.cli.options import tyro_command
 from climb.datasets import names as datasets
 from climb.export import export, open_model
-from climb.learn import learn
-from climb.learn.sizes import SIZES
-from climb.methods import METHODS, build_parts
-from climb.presets import PRESETS
-from climb.recipes import RECIPES
+from climb.methods import METHODS, OBJECTIVES, PartFactory, build_parts
+from climb.session import learn
+from climb.settings.config import LearnerConfig, MemoryConfig
+from climb.settings.presets import PRESETS
+from climb.settings.recipes import RECIPES, SIZES
 from climb.verified import verified
-from climb.workshop import OBJECTIVES, Workshop
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 NAMES: dict[str, Any] = {
     "recipe": RECIPES, "method": METHODS, "methods": METHODS, "preset": PRESETS, "dataset": datasets(),
@@ -86,37 +88,34 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("page", "block"), [pytest.param(*found, id=found[0]) for found in fenced("python")])
-def test_examples_run(page: str, block: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registries: tuple[dict[str, Any], ...] = (METHODS, OBJECTIVES)
-    before = [set(registry) for registry in registries]
+def test_examples_run(
+    page: str, block: str, workplace: Path, monkeypatch: pytest.MonkeyPatch, registries: None
+) -> None:
     monkeypatch.chdir(workplace)
     monkeypatch.syspath_prepend(str(workplace / "runs" / "mine" / "export"))
-    try:
-        exec(compile(block, page, "exec"), {"__name__": "page"})
-    finally:
-        for registry, had in zip(registries, before, strict=True):
-            for name in set(registry) - had:  # what an example registers is its own
-                del registry[name]
+    exec(compile(block, page, "exec"), {"__name__": "page"})
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
-    """What the command line would call a verb with; the verb itself is not run."""
+    """The arguments that the command line passes to a verb. The verb does not run."""
+    calls: list[dict[str, Any]] = []
 
-    def stub(function: Callable[..., None]) -> Callable[..., dict[str, Any]]:
+    def stub(function: Callable[..., None]) -> Callable[..., None]:
         names = function.__code__.co_varnames[: function.__code__.co_posonlyargcount]
 
         @functools.wraps(function)
-        def called(*args: Any, **options: Any) -> dict[str, Any]:
-            return {**dict(zip(names, args, strict=True)), **options}
+        def called(*args: Any, **options: Any) -> None:
+            calls.append({**dict(zip(names, args, strict=True)), **options})
 
-        return called
+        return tyro_command(called)
 
     stubs: Any = {name: stub(function) for name, function in verbs().items()}
-    found: dict[str, Any] = tyro.extras.subcommand_cli_from_dict(stubs, prog="climb", args=arguments)
-    return found
+    config = (tyro.conf.DisallowNone, tyro.conf.OmitArgPrefixes)
+    tyro.extras.subcommand_cli_from_dict(stubs, prog="climb", args=arguments, config=config)
+    return calls[0]
 
 
 @pytest.mark.parametrize(("page", "command"), [pytest.param(*c, id=f"{c[0]}: {c[1]}") for c in shown_commands()])
@@ -153,7 +152,7 @@ def said_by_the_code() -> list[str]:
     for file in (ROOT / "src" / "climb").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                pieces.update(re.split(r"%d|%s", node.value))
+                pieces.update(re.split(r"%d|%s|\{\w+\}", node.value))
     return sorted((piece for piece in pieces if len(piece) >= 10), key=len, reverse=True)
 
 
@@ -180,7 +179,7 @@ def test_the_readme_shows_every_room_and_every_verb() -> None:
     text = TEXT["README.md"]
     rooms = re.findall(r"([a-z]+)/ ", text[text.index("    src/climb/\n") : text.index("    tests/ mirrors")])
     assert sorted(rooms) == sorted(path.parent.name for path in (ROOT / "src" / "climb").glob("*/__init__.py"))
-    table = text[text.index("## The verbs") : text.index("Some whole commands")]
+    table = text[text.index("## The verbs") : text.index("Examples:")]
     assert set(re.findall(r"`climb (\w+)", table)) == set(verbs())
 
 
@@ -250,7 +249,7 @@ def test_the_page_on_budgets_has_the_right_numbers() -> None:
     for images, *megabytes in rows:
         for side, told in zip((32, 64, 224), megabytes, strict=True):
             config = LearnerConfig(image_size=side, memory=MemoryConfig(capacity=int(images)))
-            memory = build_parts(Workshop(config=config, seed=0, device=torch.device("meta"))).memory
+            memory = build_parts(PartFactory(config=config, seed=0, device=torch.device("meta"))).memory
             assert memory is not None
             assert told == f"{memory.nbytes / 1e6:.1f}"
     for name, size in SIZES.items():

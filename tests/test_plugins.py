@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from climb.cli import run_command
-from climb.config import LearnerConfig
 from climb.errors import InputError
-from climb.impossible import check_config
-from climb.methods import find_method, method
-from climb.plugins import load_plugins, refuse_taken
-from climb.workshop import OBJECTIVES, find_objective
+from climb.methods import OBJECTIVES, find_method, find_objective, method
+from climb.methods.validate import check_config
+from climb.registry import load_plugins
+from climb.settings.config import LearnerConfig
 
 Install = Callable[[str, str], Path]
 
@@ -22,7 +21,7 @@ PARTS = """
 from climb.augment import simclr
 from climb.methods import METHODS, method, with_replay
 from climb.objectives import SimCLR
-from climb.workshop import objective
+from climb.methods import objective
 
 @objective("theirs", kind=SimCLR, paper="theirs", views=simclr)
 def theirs(w):
@@ -71,7 +70,7 @@ def test_a_name_that_is_missing_is_told_with_the_packages_that_do_not_import(ins
             find("their-metod")
         said, reason = str(refused.value).split("\n")
         assert said.startswith(f"unknown {kind} 'their-metod'")
-        assert "installed and named under the entry point group climb.methods (in Python: once" in said
+        assert "by --import FILE, or by an installed package under the entry point group climb.methods" in said
         assert reason.startswith("It may be missing because the package 'climb_plugin_that_fails' names ")
         assert "ModuleNotFoundError: No module named 'no_such_module_anywhere'" in reason
     find_method("climb")  # what is there is found without a word of it
@@ -93,17 +92,17 @@ def test_a_package_cannot_take_the_name_of_an_objective_of_ours(install: Install
     install("climb_plugin_that_takes", PARTS.replace('@objective("theirs"', '@objective("simclr"'))
     (reason,) = load_plugins()
     assert (
-        "there is an objective 'simclr' already (climb.workshop.simclr); give climb_plugin_that_takes.theirs" in reason
+        "there is an objective 'simclr' already (climb.methods.objectives.simclr); give climb_plugin_that_takes.theirs"
+        in reason
     )
     assert find_objective("simclr") is ours
 
 
-def test_a_function_without_a_name_or_a_docstring_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_without_a_name_or_a_docstring_can_be_registered(registries: None) -> None:
     def build(w: object, wide: bool) -> None:
         """ """
 
-    monkeypatch.setattr("climb.methods.METHODS", {})
     method("blank", paper="a test")(build)
     assert find_method("blank").summary == "blank"
-    with pytest.raises(InputError, match=r"method 'x' already \(.*build\); give functools.partial\(.* another"):
-        refuse_taken("a method", "x", build, partial(build, wide=True))
+    with pytest.raises(InputError, match=r"method 'blank' already \(.*build\); give functools.partial\(.* another"):
+        method("blank", paper="a test")(partial(build, wide=True))

@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from climb.memory.snapshot import Group, MemorySnapshot
 from climb.runs.folder import RunFolder
-from climb.runs.remembered import Group, Remembered
 
 IMAGES = Path(__file__).parents[1] / "images"
 SHORT, LONG, LINE, GREY = "#e08a2e", "#3d8f5f", "#3b6fb6", "#888888"
@@ -63,7 +63,7 @@ def draw_life(lines: list[dict[str, Any]], ends: list[int], capacity: int) -> No
     _save(figure, "memory-life.png")
 
 
-def draw_centroids(memory: Remembered) -> None:
+def draw_centroids(memory: MemorySnapshot) -> None:
     """A row of images, the first of each, for some long-term and some short-term centroids."""
     kinds = ("long-term", "short-term")
     groups = [[group for group in memory.groups if group.tier == kind] for kind in kinds]
@@ -88,7 +88,7 @@ def draw_centroids(memory: Remembered) -> None:
     _save(figure, "memory-centroids.png")
 
 
-def draw_origin(memory: Remembered, ends: list[int], capacity: int) -> None:
+def draw_origin(memory: MemorySnapshot, ends: list[int], capacity: int) -> None:
     """Which task the stored images came with, beside what the last N images would be; tasks end before ``ends``."""
     edges = [0, *ends]
     figure, axes = _figure(1, 1, (7.2, 3.0))

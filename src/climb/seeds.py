@@ -1,7 +1,7 @@
-"""One seed in, independent named generators out.
+"""Independent named generators from one seed.
 
-Every source of randomness (class order, split, stream order, init, augmentation, replay, memory, probe) has a
-generator of its own, so that, for example, probing more often cannot change training.
+Every source of randomness (class order, split, stream order, initialisation, augmentation, replay, memory, probe) has
+its own generator, so that, for example, the frequency of probing cannot change training.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 def derive(seed: int, name: str) -> int:
-    """A 63-bit seed for the generator called ``name``; the same on every machine and version.
+    """A 63-bit seed for the generator ``name``, equal on all machines and versions.
 
     >>> derive(0, "replay") == derive(0, "replay"), derive(0, "replay") == derive(0, "memory")
     (True, False)
@@ -23,17 +23,17 @@ def derive(seed: int, name: str) -> int:
 
 
 def torch_generator(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A torch generator for ``name`` that lives on ``device``."""
+    """A torch generator for ``name`` on ``device``."""
     return torch.Generator(device=device).manual_seed(derive(seed, name))
 
 
 def restore(generator: torch.Generator, state: torch.Tensor) -> None:
-    """Continue a generator where ``state`` was taken of it; one of another kind of device starts anew from it.
+    """Restore the state of a generator. A state from another kind of device becomes a new seed.
 
-    Kinds of devices draw different numbers from one seed, so there is nothing there to continue exactly.
+    CPU and GPU generators draw different numbers from one seed, so an exact continuation is impossible.
 
     >>> generator = torch.Generator().manual_seed(1)
-    >>> restore(generator, torch.arange(16, dtype=torch.uint8))  # a state as GPUs have it
+    >>> restore(generator, torch.arange(16, dtype=torch.uint8))  # the state of a GPU generator
     >>> generator.initial_seed() == 1
     False
     """
@@ -46,10 +46,10 @@ def restore(generator: torch.Generator, state: torch.Tensor) -> None:
 
 
 def numpy_generator(seed: int, name: str) -> np.random.Generator:
-    """A numpy generator for ``name``; its state is plain integers, so it travels in JSON."""
+    """A numpy generator for ``name``. Its state consists of integers, so JSON can store it."""
     return np.random.Generator(np.random.PCG64(derive(seed, name)))
 
 
 def frozen_generator(seed: int, name: str) -> np.random.RandomState:
-    """A generator whose stream numpy guarantees forever: for what a shared manifest must replay exactly."""
+    """A generator whose numbers numpy guarantees for all versions. Manifests of streams depend on it."""
     return np.random.RandomState(derive(seed, name) % 2**32)

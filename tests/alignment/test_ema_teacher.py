@@ -1,4 +1,4 @@
-"""The EMA teacher: its closed form, its loss by hand, what it must not touch."""
+"""The EMA teacher: its closed form, its loss by hand, and what it must not change."""
 
 from __future__ import annotations
 

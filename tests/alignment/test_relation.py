@@ -1,4 +1,4 @@
-"""Relation distillation: the loss by hand, its weight, and what the past network is."""
+"""Relation distillation: the loss by hand, its weight, and the past network."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_the_past_is_the_network_before_the_mini_batch_not_before_the_pass(stude
     assert [t.data_ptr() for t in (*alignment.parameters(), *alignment.buffers())] == addresses
 
 
-def test_uses_running_statistics_whatever_the_mode(student: Network) -> None:
+def test_uses_running_statistics_in_every_mode(student: Network) -> None:
     alignment = Relation(student)
     assert not any(module.training for module in alignment.past.modules())  # before anyone puts it in a mode, too
     assert alignment.train().training

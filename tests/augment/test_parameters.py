@@ -16,7 +16,8 @@ def drawn(policy: Policy, n: int = MANY, size: tuple[int, int] = (32, 32), seed:
 
 
 def test_same_state_same_parameters() -> None:
-    first, again, other = (vars(drawn(Policy(blur=0.5), 50, seed=seed)) for seed in (1, 1, 2))
+    policy = Policy(blur=0.5, vertical_flip=0.5, turn=0.75)
+    first, again, other = (vars(drawn(policy, 50, seed=seed)) for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not any(torch.equal(first[name], other[name]) for name in first)
 
@@ -24,6 +25,8 @@ def test_same_state_same_parameters() -> None:
 def test_parameters_of_some_images_then_of_others() -> None:
     one, other = drawn(Policy(), 3, seed=1), drawn(Policy(flip=1.0), 2, seed=2)
     both = vars(one.followed_by(other))
+    assert both.pop("vertical_flip") is None
+    assert both.pop("turns") is None
     for name, values in both.items():
         assert torch.equal(values[:3], vars(one)[name])
         assert torch.equal(values[3:], vars(other)[name])
@@ -137,6 +140,28 @@ def test_rates() -> None:
         assert (other == jittered).float().mean() > 0.999  # one decision for the four; a draw may be neutral
 
 
+def test_rates_of_vertical_flips_and_turns() -> None:
+    parameters = drawn(Policy(vertical_flip=0.3, turn=0.6))
+    assert parameters.vertical_flip is not None
+    assert parameters.turns is not None
+    assert parameters.vertical_flip.float().mean().item() == pytest.approx(0.3, abs=0.015)
+    shares = parameters.turns.bincount() / MANY
+    assert shares.tolist() == pytest.approx([0.4, 0.2, 0.2, 0.2], abs=0.015)
+    table = torch.stack([parameters.flip, parameters.vertical_flip, parameters.turns > 0, parameters.gray]).float()
+    assert (torch.corrcoef(table) - torch.eye(4)).abs().max() < 0.04
+
+
+@pytest.mark.parametrize("policy", [Policy(vertical_flip=1.0), Policy(turn=1.0)])
+def test_turns_leave_the_other_parameters_as_they_are(policy: Policy) -> None:
+    """The further random numbers follow those of the other parameters, for one image."""
+    turned, plain = drawn(policy, 1), drawn(Policy(), 1)
+    for name in ("box", "flip", "brightness", "contrast", "saturation", "hue", "gray", "sigma"):
+        assert torch.equal(getattr(turned, name), getattr(plain, name))
+    assert plain.turns is None
+    assert turned.turns is not None
+    assert (turned.turns > 0).item() == (policy.turn > 0)
+
+
 def test_ranges_and_independence() -> None:
     policy = Policy(jitter=1.0, brightness=0.6, contrast=1.5, saturation=0.3, hue=0.2, blur=1.0)
     parameters = drawn(policy)
@@ -159,7 +184,7 @@ def test_ranges_and_independence() -> None:
     assert correlation.abs().max() < 0.04
 
 
-def test_what_happens_to_an_image_says_nothing_of_what_else_does() -> None:
+def test_operations_are_independent() -> None:
     parameters = drawn(Policy(flip=0.5, jitter=0.5, grayscale=0.5, blur=0.5))
     jittered = parameters.brightness != 1
     happened = torch.stack([parameters.flip, jittered, parameters.gray, parameters.sigma > 0]).float()
@@ -179,7 +204,16 @@ def test_nothing_happens_at_probability_zero() -> None:
 NEVER, ALWAYS = (dict.fromkeys(("flip", "jitter", "grayscale", "blur"), rate) for rate in (0.0, 1.0))
 
 
-def test_zero_is_never_and_one_is_always_whatever_number_is_drawn() -> None:
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-24])
+def test_turns_are_valid_at_the_limits_of_the_random_numbers(number: float) -> None:
+    numbers = torch.full((uniform(1, torch.Generator(), turned=True).shape[0], 1), number)
+    for rate in (0.25, 0.75, 1.0):
+        turns = interpret(Policy(turn=rate), (32, 32), numbers).turns
+        assert turns is not None
+        assert turns.item() == (1 if number == 0.0 else 3 if rate == 1.0 else 0)
+
+
+def test_probability_zero_is_never_and_one_is_always_at_the_limits_of_the_random_numbers() -> None:
     count = uniform(1, torch.Generator()).shape[0]
     for number in (0.0, 1 - 2**-24):  # the least and the greatest that are ever drawn
         numbers = torch.full((count, 1), number)
@@ -201,10 +235,3 @@ def test_zero_is_never_and_one_is_always_whatever_number_is_drawn() -> None:
 def test_a_crop_may_be_a_single_pixel() -> None:
     numbers = torch.zeros(uniform(1, torch.Generator()).shape[0], 1)  # the smallest of all crops
     assert interpret(Policy(), (2, 2), numbers).box.tolist() == [[0, 0, 1, 1]]
-
-
-def test_repeat_keeps_images_together() -> None:
-    parameters = drawn(Policy(), 2)
-    repeated = parameters.repeat(3)
-    assert torch.equal(repeated.box, parameters.box[[0, 0, 0, 1, 1, 1]])
-    assert torch.equal(repeated.flip, parameters.flip[[0, 0, 0, 1, 1, 1]])

@@ -4,15 +4,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from climb.bench.executors import Job, run_job
 from climb.bench.executors.job import Outcomes
-from climb.bench.grids import Request
-from climb.bench.grids.configure import configure
-from climb.config import Execution, RunConfig
+from climb.bench.grids import Request, configure
+from climb.bench.layouts import RowSpec
+from climb.settings.config import Execution, RunConfig
 
 sys.path.insert(0, str(Path(__file__).parent))  # `watching`: what tests do to runs in other processes
 
@@ -21,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # `watching`: what tests do to r
 def tiny_config() -> Callable[..., RunConfig]:
     """``tiny_config(seed=1, train_per_class=40)``: a run of a rehearsal; more images make it longer."""
 
-    def make(*, seed: int = 0, train_per_class: int = 11, **settings: Any) -> RunConfig:
-        config = configure(Request(scale="tiny"), seed=seed, tasks=20, **settings)
+    def make(*, method: str = "climb", seed: int = 0, train_per_class: int = 11) -> RunConfig:
+        config = configure(Request(scale="tiny"), RowSpec(label="", method=method), seed=seed, tasks=20)
         options = {**config.data.options, "train_per_class": train_per_class}
         return replace(config, data=replace(config.data, options=options))
 

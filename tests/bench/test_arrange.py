@@ -1,4 +1,4 @@
-"""Runs on disk, and their places."""
+"""Finding runs on disk, and their places in tables."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from typing import Any, Literal
 import pytest
 
 from climb.bench.arrange import fitting_layout, own_layout, place
-from climb.bench.cell import build_table
-from climb.bench.collect import Found, find_runs
-from climb.bench.grids import Request
-from climb.bench.grids.configure import configure
+from climb.bench.collect import FinishedRun, find_runs, started_from
+from climb.bench.grids import Request, configure
 from climb.bench.layouts import CA, CA_UPTO, FA, FORGETTING, PER_IMAGE, RELEASED, find_layout
-from climb.bench.recipe import started_from
-from climb.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig, to_dict
+from climb.bench.tables import build_table
 from climb.errors import InputError
 from climb.methods import choose_method
-from climb.presets import apply_preset
-from climb.recipes import get_recipe
+from climb.settings.config import (
+    DataConfig,
+    EvaluationConfig,
+    LearnerConfig,
+    MemoryConfig,
+    RunConfig,
+    StreamConfig,
+    to_dict,
+)
+from climb.settings.presets import apply_preset
+from climb.settings.recipes import get_recipe
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -36,7 +42,7 @@ def run(
     memory: dict[str, Any] | None = None,
     preset: str = "default",
     **learner: Any,
-) -> Found:
+) -> FinishedRun:
     """A run of a method as its recipe has it, but for what is given."""
     sizes = LearnerConfig(memory=MemoryConfig(capacity=capacity, **(memory or {})))
     config = RunConfig(
@@ -56,20 +62,20 @@ def run(
         "final_accuracy": 40.0 + seed,
         "config_hash": config.config_hash(),
     }
-    return Found(path=Path(f"{method}-{seed}"), result=result, config=to_dict(config.resolved()))
+    return FinishedRun(path=Path(f"{method}-{seed}"), result=result, config=to_dict(config.resolved()))
 
 
-def rows(found: list[Found], layout: str) -> list[str]:
+def rows(found: list[FinishedRun], layout: str) -> list[str]:
     return [placed.row for placed in place(find_layout(layout), found)[0]]
 
 
-def write(folder: Path, found: Found) -> None:
+def write(folder: Path, found: FinishedRun) -> None:
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(found.result))
     (folder / "config.json").write_text(json.dumps({"config": found.config}))
 
 
-def test_runs_are_found_however_deep_and_once(tmp_path: Path) -> None:
+def test_runs_are_found_at_any_depth_once(tmp_path: Path) -> None:
     write(tmp_path / "a", run())
     write(tmp_path / "b" / "c", run(seed=1))
     (tmp_path / "unfinished").mkdir()
@@ -87,21 +93,25 @@ def test_settings_that_an_older_run_lacks_are_filled_in(tmp_path: Path) -> None:
     assert found.config["learner"]["memory"]["ltm_centroids"] == 60
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing at"):
+def test_an_invalid_run_folder_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
         find_runs([tmp_path / "nowhere"])
     with pytest.raises(InputError, match="no finished run"):
         find_runs([tmp_path])
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(InputError, match="not a whole run folder"):
+    with pytest.raises(InputError, match="not a complete run folder"):
         find_runs([tmp_path])
     write(tmp_path / "a", run())
     for name, text, said in (
         ("result.json", "[]", "must hold a JSON object, not a list"),
         ("result.json", "null", "must hold a JSON object, not null"),
-        ("result.json", json.dumps({"config_hash": "0"}), "its result has no dataset, method"),
-        ("config.json", "[]", "not a whole run folder"),
-        ("config.json", json.dumps({"config": {"colour": "red"}}), "not a whole run folder.*unknown key of RunConfig"),
+        ("result.json", json.dumps({"config_hash": "0"}), "its result lacks dataset, method"),
+        ("config.json", "[]", "not a complete run folder"),
+        (
+            "config.json",
+            json.dumps({"config": {"colour": "red"}}),
+            "not a complete run folder.*unknown key of RunConfig",
+        ),
     ):
         whole = (tmp_path / "a" / name).read_text()
         (tmp_path / "a" / name).write_text(text)
@@ -111,16 +121,16 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert len(find_runs([tmp_path / "a"])) == 1
 
 
-def test_a_run_that_cannot_be_read_costs_the_others_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_run_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path / "a", run())
     write(tmp_path / "b", run(seed=1))
     result = tmp_path / "b" / "result.json"
     result.write_text(result.read_text()[:20])
     assert [item.path.name for item in find_runs([tmp_path])] == ["a"]
     (said,) = caplog.messages
-    assert said.startswith(f"{tmp_path / 'b'} is left out: it is not a whole run folder: cannot read {result}")
+    assert said.startswith(f"skipped {tmp_path / 'b'}: not a complete run folder: cannot read {result}")
     for named in (tmp_path / "b", result):
-        with pytest.raises(InputError, match="not a whole run folder"):
+        with pytest.raises(InputError, match="not a complete run folder"):
             find_runs([tmp_path, named])
     (tmp_path / "a" / "result.json").write_text("")
     with pytest.raises(InputError, match="none of the 2 runs found can be read"):
@@ -136,19 +146,20 @@ def test_a_paper_table_takes_runs_by_method_tasks_and_stream() -> None:
     assert rows(found, "table-simsiam") == ["CLIMB"]
 
 
-def test_a_run_with_a_fault_stands_in_the_table_of_faults_alone() -> None:
+def test_a_run_with_a_fault_fits_only_the_table_of_faults() -> None:
     faulty = run(preset="paper", embed_mode="eval", augment_per_batch=True)
     sound = run(preset="paper", embed_mode="eval")
     released = run(preset="reference", embed_mode="train", augment_per_batch=True, train_aligner=False)
     assert rows([faulty], "table-faults") == ["+ batch-views"]
     assert rows([sound], "table-faults") == ["no fault"]
+    assert rows([run(preset="default")], "table-faults") == ["no fault"]  # of its own preset
     assert rows([faulty], "table-regular") == []
     assert rows([sound], "table-regular") == ["CLIMB"]
     assert rows([released], "table-faults") == [RELEASED]
     assert rows([released], "table-regular") == ["CLIMB"]
 
 
-def test_sensitivity_rows_are_known_by_their_settings_and_the_reference_stands_in_each_group() -> None:
+def test_sensitivity_rows_match_settings_and_each_group_has_the_reference() -> None:
     layout = "table-sensitivity-architecture"
     reference = {"stm_centroids": 100, "ltm_centroids": 60, "images_per_centroid": 30}
     assert rows([run(memory=reference)], layout) == ["N = 2500", "L = 100", "K = 60", "M = 30"]
@@ -179,7 +190,7 @@ def test_the_first_table_that_holds_all_runs_is_found() -> None:
         fitting_layout([run("lump")])
 
 
-def test_a_layout_of_their_own_has_a_row_per_method_and_a_column_per_task_count() -> None:
+def test_an_own_layout_has_a_row_per_method_and_a_column_per_task_count() -> None:
     found = [run("pcmc"), run(tasks=100), run(), run("iid"), run(kind="irregular", tasks=50)]
     layout, placed = own_layout(found)
     assert [(row.label, row.kind) for row in layout.rows] == [
@@ -191,7 +202,7 @@ def test_a_layout_of_their_own_has_a_row_per_method_and_a_column_per_task_count(
     assert len(placed) == 5
 
 
-def test_a_saved_scenario_stands_where_its_own_kind_does() -> None:
+def test_a_saved_scenario_is_placed_by_its_kind() -> None:
     """Whatever the recipe that replayed it says."""
     saved = run()
     saved.config["stream"]["manifest"] = {"kind": "irregular", "tasks": [[0, 1], [2]]}
@@ -202,7 +213,7 @@ def test_a_saved_scenario_stands_where_its_own_kind_does() -> None:
     assert layout.metrics[-1] == PER_IMAGE[-1]
 
 
-def test_images_are_weighed_where_tasks_differ_in_size() -> None:
+def test_irregular_tasks_add_metrics_per_image() -> None:
     even, uneven = (
         [metric.label for metric in own_layout([run(), run("er-fifo", kind=kind)])[0].metrics]
         for kind in ("regular", "irregular")
@@ -211,7 +222,7 @@ def test_images_are_weighed_where_tasks_differ_in_size() -> None:
     assert uneven == even + [metric.label for metric in PER_IMAGE]
 
 
-def test_settings_in_which_rows_differ_stand_in_one_order() -> None:
+def test_settings_in_row_names_have_a_fixed_order() -> None:
     layout, _ = own_layout([run(), run(passes=1, lr=0.07, momentum=0.5)])
     assert "climb, lr = 0.07, momentum = 0.5, passes = 1" in [row.label for row in layout.rows]
 
@@ -226,11 +237,11 @@ def test_rows_are_named_after_what_varies() -> None:
     ]
 
 
-def names(found: list[Found]) -> list[str]:
+def names(found: list[FinishedRun]) -> list[str]:
     return [row.label for row in own_layout(found)[0].rows]
 
 
-def test_a_row_says_what_is_not_its_methods_recipe() -> None:
+def test_a_row_names_differences_from_the_recipe() -> None:
     """A run with a fault, another rate or other views is not the method, even where nothing else stands beside it."""
     assert names([run(), run("cla-e"), run("osiris-r"), run("iid")]) == ["iid", "cla-e", "climb", "osiris-r"]
     assert names([run(lr=0.1), run("cla-e")]) == ["cla-e", "climb, lr = 0.1"]
@@ -242,13 +253,13 @@ def test_a_row_says_what_is_not_its_methods_recipe() -> None:
     assert names([run(capacity=500)]) == ["climb, memory.capacity = 500"]  # the centroids follow it
 
 
-def evaluated(found: Found, shown: str, **asked: Any) -> Found:
+def evaluated(found: FinishedRun, shown: str, **asked: Any) -> FinishedRun:
     """The same run, evaluated as asked; ``shown`` is the network whose numbers it has."""
     config = {**found.config, "evaluation": {**found.config["evaluation"], **asked}}
     return replace(found, result={**found.result, "evaluated": shown}, config=config)
 
 
-def test_seeds_that_were_asked_for_more_numbers_are_still_seeds_of_one_row() -> None:
+def test_additional_probes_do_not_split_a_row() -> None:
     plain, more = evaluated(run(), "student"), evaluated(run(seed=1), "student", knn=True, ridge=True, network="both")
     assert names([plain, more]) == ["climb"]
     teacher = evaluated(run(), "teacher", network="teacher")
@@ -262,8 +273,8 @@ def test_a_method_that_is_not_installed_here_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize("against", [None, "paper"])
-def test_a_paper_table_names_rows_that_are_not_as_the_recipe_has_them(against: Literal["paper"] | None) -> None:
-    def note(layout: str, *found: Found) -> list[str]:
+def test_a_paper_table_notes_differences_from_the_recipe(against: Literal["paper"] | None) -> None:
+    def note(layout: str, *found: FinishedRun) -> list[str]:
         shape = find_layout(layout)
         notes = build_table(shape, place(shape, found)[0], against=against).notes
         return [said for said in notes if said.startswith("not the recipe's settings")]
@@ -286,8 +297,8 @@ def test_a_paper_table_names_rows_that_are_not_as_the_recipe_has_them(against: L
     assert note("table-sensitivity-update", run(preset="paper", ema_decay=0.99)) == []
 
 
-def test_beside_the_papers_numbers_a_setting_is_said_once_and_a_capacity_that_varies_not_at_all() -> None:
-    def note(layout: str, found: Found) -> list[str]:
+def test_a_setting_has_one_note_and_a_varied_capacity_none() -> None:
+    def note(layout: str, found: FinishedRun) -> list[str]:
         shape = find_layout(layout)
         (placed,) = place(shape, [replace(found, result={**found.result, "memory_bytes": 1})])[0]
         table = build_table(shape, [placed], against="paper")
@@ -301,7 +312,7 @@ def test_beside_the_papers_numbers_a_setting_is_said_once_and_a_capacity_that_va
     assert note("table-sensitivity-architecture", small) == []
 
 
-def test_a_recipe_that_belongs_to_another_dataset_says_nothing_of_a_run() -> None:
+def test_a_recipe_of_another_dataset_is_ignored() -> None:
     demo = get_recipe("demo")
     assert started_from(demo) == demo.learner
     assert started_from(replace(demo, data=DataConfig(dataset="cifar100"))) is None
@@ -328,7 +339,7 @@ def test_published_runs_of_a_recipe_keep_their_methods_name() -> None:
     assert names(find_runs([RESULTS / "cifar100-20-faults" / "batch-views-0"])) == ["climb, augment_per_batch = True"]
 
 
-def test_seeds_of_one_experiment_share_a_row_and_datasets_part_columns() -> None:
+def test_seeds_share_a_row_and_datasets_have_their_own_columns() -> None:
     layout, placed = own_layout([run(seed=0), run(seed=1), replace(run(dataset="cifar10"))])
     assert layout.columns == ("cifar10, 20 tasks", "cifar100, 20 tasks")
     cell = build_table(layout, placed, mix=True).cell("climb", "cifar100, 20 tasks", "FA")
@@ -336,7 +347,7 @@ def test_seeds_of_one_experiment_share_a_row_and_datasets_part_columns() -> None
     assert (cell.mean, cell.n) == (40.5, 2)
 
 
-def test_readings_of_the_paper_are_not_averaged_in_the_table_of_faults() -> None:
+def test_presets_are_not_averaged_in_the_table_of_faults() -> None:
     shape = find_layout("table-faults")
     found = [run(preset=preset, seed=seed, embed_mode="train") for seed, preset in enumerate(("paper", "default"))]
     placed, left = place(shape, found)

@@ -1,4 +1,4 @@
-"""What may stand in one table."""
+"""Which runs may stand in one table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from climb.bench.cell import Placed
-from climb.bench.comparable import differences, shared, unlike_most, unlike_the_paper
+from climb.bench.comparable import common_settings, differences, outliers, paper_differences
+from climb.bench.tables import PlacedRun
 
 RESULT = {
     "seed": 0,
@@ -32,7 +32,7 @@ CONFIG = {
 }
 
 
-def run(column: str = "20 tasks", **changes: Any) -> Placed:
+def run(column: str = "20 tasks", **changes: Any) -> PlacedRun:
     result, config = copy.deepcopy(RESULT), copy.deepcopy(CONFIG)
     for name, value in changes.items():
         target: Any = config if name.split("__")[0] in CONFIG else result
@@ -40,7 +40,7 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
         for key in path:
             target = target[key]
         target[last] = value
-    return Placed(row=f"row of {result['method']}", column=column, result=result, config=config)
+    return PlacedRun(row=f"row of {result['method']}", column=column, result=result, config=config)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,10 @@ def run(column: str = "20 tasks", **changes: Any) -> Placed:
         ({"data_fingerprint": "2 classes 9"}, "different datasets: cifar100 32 px, cifar100 32 px (2 classes 9)"),
         ({"learner__image_size": 64}, "different datasets: cifar100 32 px, cifar100 64 px"),
         ({"data__options": {"classes": 4}}, "different datasets: cifar100 32 px, cifar100 32 px classes=4"),
+        (
+            {"data__normalisation": "released"},
+            "different datasets: cifar100 32 px, cifar100 32 px with the released constants",
+        ),
         ({"stream__kind": "irregular"}, "different streams in 20 tasks: irregular, regular"),
         ({"stream__options": {"cap": 9}}, "different streams in 20 tasks: regular, regular cap=9"),
         ({"stream__manifest": {"tasks": []}}, "different streams in 20 tasks: a saved scenario (2f057bef), regular"),
@@ -70,13 +74,13 @@ def test_each_difference_is_a_reason(change: dict[str, Any], reason: str) -> Non
     assert differences([run(), run(**change)]) == ([reason], [])
 
 
-def test_the_few_that_are_unlike_the_others_are_named() -> None:
+def test_outliers_are_named() -> None:
     most, odd = [run(seed=seed) for seed in range(3)], run(seed=7, preset="default", evaluated="teacher")
     runs = [*most, odd]
-    assert unlike_most(runs, runs) == ["row of climb, 20 tasks, seed 7"]
-    assert unlike_most(most, runs) == ["row of climb, 20 tasks, seed 7"]  # also of one not compared
-    assert unlike_most(runs, runs, allowed=["preset", "evaluated"]) == []
-    assert unlike_most([most[0], odd], [most[0], odd]) == []  # nobody knows which of two is meant
+    assert outliers(runs, runs) == ["row of climb, 20 tasks, seed 7"]
+    assert outliers(most, runs) == ["row of climb, 20 tasks, seed 7"]  # also of one not compared
+    assert outliers(runs, runs, allowed=["presets", "networks evaluated"]) == []
+    assert outliers([most[0], odd], [most[0], odd]) == []  # of two runs, neither is the outlier
 
 
 def test_budgets_within_half_a_percent_and_in_other_columns_are_one() -> None:
@@ -85,23 +89,23 @@ def test_budgets_within_half_a_percent_and_in_other_columns_are_one() -> None:
     assert differences([run(), run(cbp=994_999)]) != ([], [])
 
 
-def test_a_method_without_memory_is_held_to_no_capacity() -> None:
+def test_a_method_without_memory_has_no_capacity() -> None:
     assert differences([run(), run(memory_bytes=0, learner__memory__capacity=9)]) == ([], [])
 
 
 def test_what_differs_on_purpose_is_allowed() -> None:
-    assert differences([run(), run(learner__memory__capacity=500)], allowed=["capacity"]) == ([], [])
+    assert differences([run(), run(learner__memory__capacity=500)], allowed=["memory capacities"]) == ([], [])
 
 
-def test_the_released_code_may_stand_beside_one_other_preset() -> None:
+def test_the_released_code_may_be_compared_with_one_other_preset() -> None:
     """A table of faults allows it; two readings of the paper in one of its rows would become two seeds."""
     released = run(preset="reference")
-    assert differences([run(), released], allowed=["preset"]) == ([], ["presets differ: paper, reference"])
-    reasons, _ = differences([run(), run(seed=1, preset="default"), released], allowed=["preset"])
+    assert differences([run(), released], allowed=["presets"]) == ([], ["presets differ: paper, reference"])
+    reasons, _ = differences([run(), run(seed=1, preset="default"), released], allowed=["presets"])
     assert reasons == ["different presets: default, paper"]
 
 
-def test_saved_scenarios_are_told_apart() -> None:
+def test_saved_scenarios_are_distinguished() -> None:
     first, second = run(stream__manifest={"tasks": [[0], [1]]}), run(stream__manifest={"tasks": [[1], [0]]})
     assert differences([first, first])[0] == []
     written = [run(stream__manifest=dict(keys)) for keys in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])]
@@ -111,7 +115,7 @@ def test_saved_scenarios_are_told_apart() -> None:
 
 
 def test_each_seed_may_replay_a_scenario_of_its_own() -> None:
-    def saved(seed: int, *tasks: int, kind: str = "regular") -> Placed:
+    def saved(seed: int, *tasks: int, kind: str = "regular") -> PlacedRun:
         return run(seed=seed, stream__manifest={"kind": kind, "tasks": [list(tasks)]})
 
     ours, theirs = [saved(0, 1, 2), saved(1, 2, 1)], [saved(0, 1, 2), saved(1, 2, 1)]
@@ -124,7 +128,7 @@ def test_each_seed_may_replay_a_scenario_of_its_own() -> None:
     ]
 
 
-def test_a_stream_that_is_not_just_one_of_its_kind_is_said() -> None:
+def test_a_stream_with_options_is_noted() -> None:
     capped = [run(seed=seed, stream__kind="irregular", stream__options={"cap": 6}) for seed in range(2)]
     assert differences(capped) == ([], ["streams with settings of their own: irregular cap=6"])
     saved = run(stream__manifest={"tasks": []})
@@ -134,12 +138,12 @@ def test_a_stream_that_is_not_just_one_of_its_kind_is_said() -> None:
     ]
 
 
-def test_a_network_that_differs_on_purpose_is_said() -> None:
-    found = differences([run(), run(evaluated="teacher")], allowed=["evaluated"])
+def test_an_allowed_difference_of_networks_is_noted() -> None:
+    found = differences([run(), run(evaluated="teacher")], allowed=["networks evaluated"])
     assert found == ([], ["networks evaluated differ: student, teacher"])
 
 
-def test_bounds_are_held_to_no_budget_but_what_they_spent_is_said() -> None:
+def test_bounds_have_no_budget_but_their_passes_are_noted() -> None:
     ours = run()
     said = "backward passes outside the budget in 20 tasks: row of iid 7"
     assert differences([ours], others=[ours, run(cbp=7, method="iid", memory_bytes=0)]) == ([], [said])
@@ -163,18 +167,18 @@ def test_bounds_share_dataset_preset_probe_and_backbone(change: dict[str, Any], 
 
 
 @pytest.mark.parametrize("change", [{"evaluated": "teacher"}, {"learner__memory__capacity": 500}])
-def test_bounds_are_held_to_nothing_else(change: dict[str, Any]) -> None:
+def test_bounds_may_differ_otherwise(change: dict[str, Any]) -> None:
     ours = run()
     assert differences([ours], others=[ours, run(**change)]) == ([], [])
 
 
-def test_a_memory_without_bound_is_said_of_rows_that_nobody_is_compared_to() -> None:
+def test_an_unbounded_memory_of_an_indicative_row_is_noted() -> None:
     ours, indicative = run(), run(memory_bounded=False, method="pcmc")
     assert differences([ours], others=[ours, indicative]) == ([], ["a memory without bound: row of pcmc"])
-    assert differences([indicative], allowed=["memory"]) == ([], ["a memory without bound: row of pcmc"])
+    assert differences([indicative], allowed=["memory bounds"]) == ([], ["a memory without bound: row of pcmc"])
 
 
-def test_a_memory_without_bound_is_held_against_those_that_have_one_alone() -> None:
+def test_an_unbounded_memory_is_rejected_only_beside_bounded_ones() -> None:
     """Seeds of the released code, or two of its settings, can be compared with each other."""
     released = [run(seed=seed, preset="reference", memory_bounded=False) for seed in range(2)]
     assert differences(released) == ([], ["a memory without bound: row of climb"])
@@ -185,7 +189,7 @@ def test_a_memory_without_bound_is_held_against_those_that_have_one_alone() -> N
     assert differences([*released, bounded], others=[*released, bounded, indicative]) == said
 
 
-def test_bytes_are_told_where_memories_of_as_many_images_take_more() -> None:
+def test_memory_bytes_are_noted_if_they_differ() -> None:
     plain = [run(method=name, memory_bytes=7_680_000) for name in ("cla-e", "er-fifo")]
     heavier = [run(method="climb", memory_bytes=8_990_000 + seed, seed=seed) for seed in range(2)]
     minred, none = run(method="minred", memory_bytes=53_160_000), run(method="iid", memory_bytes=0)
@@ -195,15 +199,15 @@ def test_bytes_are_told_where_memories_of_as_many_images_take_more() -> None:
     )
     assert differences([*plain, *heavier, minred, none]) == ([], [said])
     assert differences([*plain, none]) == ([], [])
-    assert differences([*plain, minred], allowed=["capacity"]) == ([], [])
+    assert differences([*plain, minred], allowed=["memory capacities"]) == ([], [])
 
 
-def test_methods_that_are_told_where_tasks_end_are_marked() -> None:
+def test_methods_with_task_boundaries_are_noted() -> None:
     told = run(method="cassle-r", needs_boundaries=True)
     assert differences([run(needs_boundaries=False), told]) == ([], ["told where tasks end: cassle-r"])
 
 
-def test_methods_that_are_trained_on_other_views_are_marked() -> None:
+def test_methods_with_other_views_are_noted() -> None:
     plain, other = (run(learner__objective="simclr", learner__views=views) for views in ("simclr", "objective"))
     assert differences([plain], others=[plain, other]) == ([], [])
     osiris = run("50 tasks", method="osiris-r", learner__objective="simclr", learner__views="common")
@@ -213,21 +217,30 @@ def test_methods_that_are_trained_on_other_views_are_marked() -> None:
     )
 
 
-def test_what_all_runs_share_is_said_once() -> None:
-    assert shared([run(), run(seed=1)]) == ["all runs: cifar100 32 px, resnet18, preset paper, student evaluated"]
-    assert shared([run(), run(preset="default", evaluated="teacher")]) == ["all runs: cifar100 32 px, resnet18"]
-    assert shared([]) == []
+def test_common_settings_have_one_note() -> None:
+    assert common_settings([run(), run(seed=1)]) == [
+        "all runs: cifar100 32 px, resnet18, preset paper, student evaluated"
+    ]
+    assert common_settings([run(), run(preset="default", evaluated="teacher")]) == [
+        "all runs: cifar100 32 px, resnet18"
+    ]
+    assert common_settings([]) == []
 
 
-def test_a_rehearsal_says_that_its_numbers_mean_nothing() -> None:
-    (_, said) = shared([Placed(row="r", column="c", result=RESULT, config={**CONFIG, "recipe": "tiny-20"})])
+def test_a_rehearsal_has_a_warning() -> None:
+    (_, said) = common_settings([PlacedRun(row="r", column="c", result=RESULT, config={**CONFIG, "recipe": "tiny-20"})])
     assert "rehearsal" in said
     assert (
-        len(shared([Placed(row="r", column="c", result=RESULT, config={**CONFIG, "recipe": "tiny-imagenet-20"})])) == 1
+        len(
+            common_settings(
+                [PlacedRun(row="r", column="c", result=RESULT, config={**CONFIG, "recipe": "tiny-imagenet-20"})]
+            )
+        )
+        == 1
     )
 
 
-def test_seeds_of_one_cell_had_the_same_settings() -> None:
+def test_seeds_of_one_cell_need_the_same_settings() -> None:
     reasons, _ = differences([run(learner__lr=0.1), run(seed=1, learner__lr=0.3)])
     assert reasons == ["different settings in row of climb, 20 tasks: lr = 0.1 and 0.3"]
     apart = [run(learner__lr=0.1), run("50 tasks", learner__lr=0.3), run(seed=1, learner__lr=0.1, recipe="other")]
@@ -240,7 +253,7 @@ def test_seeds_of_one_cell_had_the_same_settings() -> None:
     ]
 
 
-def test_devices_engines_precisions_and_versions_are_said() -> None:
+def test_devices_engines_precisions_and_versions_are_noted() -> None:
     old = {"device_name": "two", "torch": "2.11", "climb": "0.1"}
     other = run(versions=old, engine="captured", precision="bf16", processes=2)
     assert differences([run(processes=1, versions__climb="0.2"), other]) == (
@@ -256,7 +269,7 @@ def test_devices_engines_precisions_and_versions_are_said() -> None:
     )
 
 
-def test_other_code_is_said_where_any_run_knows_its_own() -> None:
+def test_different_commits_are_noted() -> None:
     first, second, unknown = run(versions__commit="3f2a91c04d"), run(versions__commit="3f2a91c04d+changes"), run()
     assert differences([unknown, unknown]) == differences([first, first]) == ([], [])
     edited = "code of climb with changes that no commit holds: 3f2a91c04d+changes"
@@ -269,15 +282,15 @@ def test_columns_may_have_streams_of_their_own() -> None:
     assert differences([run(), run("50 irregular tasks", stream__kind="irregular")]) == ([], [])
 
 
-def test_runs_beside_the_papers_numbers_tell_other_settings_than_its() -> None:
-    assert unlike_the_paper([run(), run(learner__backbone="resnet18", learner__passes=3)]) == []
+def test_differences_from_the_papers_settings_are_noted() -> None:
+    assert paper_differences([run(), run(learner__backbone="resnet18", learner__passes=3)]) == []
     small = run(learner__backbone="micro", learner__memory__capacity=500)
-    assert unlike_the_paper([run(), small]) == [
+    assert paper_differences([run(), small]) == [
         "not the paper's setting: backbone micro (there resnet18); capacity 500 (there 2500)"
     ]
-    assert unlike_the_paper([run(preset="default", evaluated="teacher")]) == [
+    assert paper_differences([run(preset="default", evaluated="teacher")]) == [
         "not the paper's setting: preset default (there paper); evaluated teacher (there student)"
     ]
     without_memory = run(memory_bytes=0, learner__memory__capacity=500)
-    assert unlike_the_paper([without_memory]) == []
-    assert unlike_the_paper([run(learner__memory__capacity=500)], allowed=["capacity"]) == []
+    assert paper_differences([without_memory]) == []
+    assert paper_differences([run(learner__memory__capacity=500)], allowed=["memory capacities"]) == []

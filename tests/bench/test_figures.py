@@ -1,4 +1,4 @@
-"""The figures, from real runs of a second."""
+"""The figures, from real runs of about a second."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from climb.bench.collect import Found, find_runs
-from climb.bench.figures import FIGURES, draw_figure
-from climb.bench.figures.canvas import BOUNDARY, COLOURS
-from climb.bench.figures.dynamics import dynamics
-from climb.bench.figures.irregular import irregular, seen_so_far
-from climb.bench.figures.wallclock import wallclock
-from climb.config import DataConfig, EvaluationConfig, Execution, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
+from climb.bench.collect import FinishedRun, find_runs
+from climb.bench.figures import COLOURS, FIGURES, draw_figure, dynamics, irregular, seen_so_far, wallclock
 from climb.errors import InputError
-from climb.runs import execute
+from climb.report.plots import BOUNDARY
+from climb.session import execute
+from climb.settings.config import (
+    DataConfig,
+    EvaluationConfig,
+    Execution,
+    LearnerConfig,
+    MemoryConfig,
+    RunConfig,
+    StreamConfig,
+)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[FinishedRun]:
     """CLIMB on two seeds and plain replay on one, three irregular tasks each."""
     folder = tmp_path_factory.mktemp("runs")
     config = RunConfig(
@@ -46,7 +51,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
-def test_every_figure_is_a_png_and_an_svg_that_do_not_change(name: str, runs: list[Found], tmp_path: Path) -> None:
+def test_every_figure_is_a_reproducible_png_and_svg(name: str, runs: list[FinishedRun], tmp_path: Path) -> None:
     png, svg = draw_figure(name, runs, tmp_path / "once")
     assert (png.name, svg.name) == (f"{name}.png", f"{name}.svg")
     pixels = np.asarray(Image.open(png).convert("RGB"))
@@ -58,7 +63,7 @@ def test_every_figure_is_a_png_and_an_svg_that_do_not_change(name: str, runs: li
     assert [path.read_bytes() for path in again] == [png.read_bytes(), svg.read_bytes()]
 
 
-def test_dynamics_draw_the_journal_and_the_ends_of_tasks(runs: list[Found]) -> None:
+def test_dynamics_draw_the_journal_and_the_ends_of_tasks(runs: list[FinishedRun]) -> None:
     canvas = dynamics(runs)
     stm = canvas.panels[0]
     journal = [json.loads(line) for line in (runs[0].path / "journal.jsonl").read_text().splitlines()]
@@ -74,20 +79,20 @@ def test_dynamics_draw_the_journal_and_the_ends_of_tasks(runs: list[Found]) -> N
     assert [text.get_text() for text in stm.get_legend().get_texts()] == ["seed 0", "seed 1"]  # the flat memory is out
 
 
-def test_dynamics_of_other_numbers_of_tasks_are_named_by_them(runs: list[Found]) -> None:
+def test_dynamics_name_runs_by_their_task_counts(runs: list[FinishedRun]) -> None:
     other = replace(runs[0], result={**runs[0].result, "tasks": 5})
     legend = dynamics([runs[0], other]).panels[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["3 tasks, seed 0", "5 tasks, seed 0"]
 
 
-def test_dynamics_without_a_journal_say_what_is_missing(runs: list[Found], tmp_path: Path) -> None:
+def test_dynamics_need_a_journal(runs: list[FinishedRun], tmp_path: Path) -> None:
     shutil.copy(runs[0].path / "result.json", tmp_path)
     shutil.copy(runs[0].path / "config.json", tmp_path)
     with pytest.raises(InputError, match=r"needs the journal\.jsonl"):
         dynamics(find_runs([tmp_path]))
 
 
-def test_irregular_streams_are_counted_once_a_seed(runs: list[Found]) -> None:
+def test_irregular_streams_count_once_per_seed(runs: list[FinishedRun]) -> None:
     sizes, accuracies = irregular(runs).panels
     assert sum(bar.get_height() for bar in sizes.patches) == 2 * 3  # type: ignore[attr-defined]
     assert sizes.get_title() == "3 tasks, 2 seeds"
@@ -97,7 +102,7 @@ def test_irregular_streams_are_counted_once_a_seed(runs: list[Found]) -> None:
     assert curves[0].mean() == pytest.approx(runs[0].result["continual_accuracy"])
 
 
-def test_the_band_is_one_sample_standard_deviation(runs: list[Found]) -> None:
+def test_the_band_is_one_sample_standard_deviation(runs: list[FinishedRun]) -> None:
     curves = np.array([seen_so_far(run) for run in runs if run.result["method"] == "climb"])
     (band,) = irregular(runs).panels[1].collections
     outline = np.asarray(band.get_paths()[0].vertices)[:, 1]
@@ -106,7 +111,7 @@ def test_the_band_is_one_sample_standard_deviation(runs: list[Found]) -> None:
     assert outline.min() == pytest.approx((middle - spread).min())
 
 
-def test_regular_runs_are_no_irregular_figure(runs: list[Found]) -> None:
+def test_regular_runs_are_rejected_in_the_irregular_figure(runs: list[FinishedRun]) -> None:
     regular = [
         replace(run, config={**run.config, "stream": {**run.config["stream"], "kind": "regular"}}) for run in runs
     ]
@@ -114,7 +119,7 @@ def test_regular_runs_are_no_irregular_figure(runs: list[Found]) -> None:
         irregular(regular)
 
 
-def test_wallclock_bars_are_means_over_seeds(runs: list[Found]) -> None:
+def test_wallclock_bars_are_means_over_seeds(runs: list[FinishedRun]) -> None:
     timed = [
         replace(run, result={**run.result, "seconds": {"train": 100.0 * (number + 1), "evaluate": 50.0}})
         for number, run in enumerate(runs)
@@ -128,7 +133,7 @@ def test_wallclock_bars_are_means_over_seeds(runs: list[Found]) -> None:
     assert below == pytest.approx([0.0, 0.0, 2.5, 5.0])  # evaluation stands on top of training
 
 
-def test_an_unknown_figure_and_no_runs_are_refused(runs: list[Found], tmp_path: Path) -> None:
+def test_an_unknown_figure_and_no_runs_are_rejected(runs: list[FinishedRun], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'figure-dynamics'"):
         draw_figure("figure-dynamic", runs, tmp_path)
     with pytest.raises(InputError, match="at least one finished run"):

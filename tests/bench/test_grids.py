@@ -1,4 +1,4 @@
-"""Each grid is its table of the paper: rows, columns, seeds, and what each run is set to."""
+"""The grids match the paper's tables: rows, columns, seeds and settings of each run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from climb.bench.cell import Placed, build_table
-from climb.bench.grids import GRIDS, Request, build_grid, describe
-from climb.bench.grids.grid import Scale
+from climb.bench.grids import GRIDS, Request, Scale, build_grid, describe
 from climb.bench.layouts import LAYOUTS, RELEASED
 from climb.bench.paper import all_printed
-from climb.config import RunConfig, to_dict
+from climb.bench.tables import PlacedRun, build_table
 from climb.errors import InputError
-from climb.impossible import check_config
-from climb.presets import FAULTS, PRESETS, apply_preset
-from climb.recipes import get_recipe
+from climb.methods.validate import check_config
+from climb.settings.config import RunConfig, to_dict
+from climb.settings.presets import FAULTS, PRESETS, apply_preset
+from climb.settings.recipes import get_recipe
 
 ENTRIES = {
     # name: places x seeds, and the runs behind them (the i.i.d. bound serves every column)
@@ -143,7 +142,7 @@ def test_update_rules_change_one_thing() -> None:
         assert config_at("table-sensitivity-update", row) == reference
 
 
-def test_a_grid_is_made_of_the_recipes() -> None:
+def test_grids_have_the_configurations_of_recipes() -> None:
     assert config_at("table-regular", "CLIMB").config_hash() == get_recipe("cifar100-20", preset="paper").config_hash()
     irregular = config_at("table-irregular", "CLIMB", "50 tasks", "imagenet100")
     assert irregular.config_hash() == get_recipe("imagenet100-irregular-50", preset="paper").config_hash()
@@ -195,7 +194,7 @@ def test_every_grid_takes_a_dataset_methods_seeds_and_tasks(name: str) -> None:
     assert {(config.seed, config.stream.tasks) for config in configs} == {(3, 10), (3, 25), (8, 10), (8, 25)}
 
 
-def test_what_is_asked_for() -> None:
+def test_a_request_selects_methods_tasks_and_seeds() -> None:
     grid = build_grid("table-regular", Request(methods=("er-fifo", "climb", "minred"), seeds=(7,), tasks=(50, 10)))
     assert [row.label for row in grid.layout.rows] == ["MinRed", "CLIMB", "er-fifo"]
     assert grid.layout.columns == ("50 tasks", "10 tasks")
@@ -219,7 +218,7 @@ def test_what_is_asked_for() -> None:
         ("table-simsiam", {"methods": ("climb", "osiris-r")}, "'osiris-r' brings its own objective"),
     ],
 )
-def test_what_is_refused(name: str, asked: dict[str, object], message: str) -> None:
+def test_invalid_options_are_rejected(name: str, asked: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_grid(name, Request(**asked))  # type: ignore[arg-type]
 
@@ -230,7 +229,7 @@ def test_odd_numbers_of_tasks() -> None:
     assert len(twice.entries) == 4
     with pytest.raises(InputError, match="cifar10 has 10 classes, and a task at least one; given 20 tasks"):
         build_grid("table-pruning", Request(dataset="cifar10"))
-    assert build_grid("table-pruning", Request(dataset="folder", tasks=(300,)))  # nobody knows its classes yet
+    assert build_grid("table-pruning", Request(dataset="folder", tasks=(300,)))  # its number of classes is unknown
 
 
 def test_a_bound_has_no_more_tasks_than_the_columns_ask_for() -> None:
@@ -251,10 +250,10 @@ def test_a_bound_that_is_added_to_a_table_stays_a_bound() -> None:
 
 def test_a_preset_that_evaluates_teachers_may_be_compared_with_methods_that_have_none() -> None:
     assert build_grid("table-regular", Request(preset="paper")).layout.varies == ()
-    assert build_grid("table-regular", Request(preset="default")).layout.varies == ("evaluated",)
+    assert build_grid("table-regular", Request(preset="default")).layout.varies == ("networks evaluated",)
     assert build_grid("table-sensitivity-architecture", Request(preset="default")).layout.varies == (
-        "capacity",
-        "evaluated",
+        "memory capacities",
+        "networks evaluated",
     )
 
 
@@ -266,7 +265,7 @@ def test_the_runs_of_a_grid_are_as_their_recipe_has_them(name: str, scale: Scale
         return
     grid = build_grid(name, Request(scale=scale, preset=preset, seeds=(0,)))
     placed = [
-        Placed(row=at.row, column=at.column, result={"seed": 0, "method": ""}, config=to_dict(at.config.resolved()))
+        PlacedRun(row=at.row, column=at.column, result={"seed": 0, "method": ""}, config=to_dict(at.config.resolved()))
         for at in grid.entries
     ]
     notes = build_table(grid.layout, placed, mix=True).notes
@@ -277,7 +276,7 @@ def test_the_table_of_a_figure_has_the_papers_numbers_too() -> None:
     grid = build_grid("figure-irregular", Request(methods=("climb",), seeds=(0,), tasks=(20,)))
     (at,) = grid.entries
     result = {"seed": 0, "method": "climb", "dataset": "cifar100", "final_accuracy": 44.0}
-    placed = Placed(row=at.row, column=at.column, result=result, config=to_dict(at.config.resolved()))
+    placed = PlacedRun(row=at.row, column=at.column, result=result, config=to_dict(at.config.resolved()))
     table = build_table(grid.layout, [placed], against="paper")
     (cell,) = table.cells.values()
     assert cell.paper is not None
@@ -310,5 +309,5 @@ def test_the_table_of_faults_switches_one_at_a_time() -> None:
 
 def test_faults_cannot_be_added_to_the_preset_that_has_them() -> None:
     """Its rows would all be one run, under the name of a sound one."""
-    with pytest.raises(InputError, match="the preset reference has them all"):
+    with pytest.raises(InputError, match="preset reference has them all"):
         build_grid("table-faults", Request(preset="reference"))

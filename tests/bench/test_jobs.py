@@ -1,9 +1,8 @@
-"""One run of a grid: done once, continued, or failed with its error beside it."""
+"""One run of a grid: finished, resumed, or failed with its error in a file."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import threading
@@ -17,11 +16,13 @@ import torch
 
 from climb.bench.executors import Job, Outcome, run_job
 from climb.bench.executors import job as executors_job
-from climb.config import RunConfig
+from climb.bench.executors.local import local_executor
 from climb.engine import Engine
-from climb.files import write_text
-from climb.lock import only_one
-from climb.runs import Interrupted
+from climb.files import only_one, write_text
+from climb.methods import METHODS
+from climb.runs.run_file_checks import read_object
+from climb.session import Interrupted
+from climb.settings.config import RunConfig
 
 MakeConfig = Callable[..., RunConfig]
 MakeJob = Callable[..., Job]
@@ -33,10 +34,10 @@ def test_a_finished_run_is_not_repeated(tiny_config: MakeConfig, make_job: MakeJ
     before = (job.folder / "result.json").stat().st_mtime_ns
     assert run_job(job) == Outcome(status="done")
     assert (job.folder / "result.json").stat().st_mtime_ns == before
-    assert json.loads((job.folder / "result.json").read_text())["config_hash"] == job.config.config_hash()
+    assert read_object(job.folder / "result.json")["config_hash"] == job.config.config_hash()
 
 
-def test_a_failure_is_written_beside_the_run_and_forgotten_when_it_works(
+def test_an_error_is_written_and_deleted_after_a_success(
     tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make_job(tiny_config(method="er-fifo"))
@@ -54,11 +55,10 @@ def test_a_failure_is_written_beside_the_run_and_forgotten_when_it_works(
     assert not (job.folder / "error.txt").exists()
 
 
-def test_a_failure_is_written_before_another_process_has_its_turn(
+def test_an_error_is_written_while_the_job_is_locked(
     tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for the run finds the error of the first one and takes it away; written later, it would be taken for
-    somebody else's file."""
+    """The next process deletes the error of the first one. Written later, it would count as a foreign file."""
     job = make_job(tiny_config(method="er-fifo"))
     lock = job.folder.parent / f".{job.folder.name}.lock"
     held: list[bool] = []
@@ -80,17 +80,15 @@ def test_a_failure_is_written_before_another_process_has_its_turn(
     assert held == [True]
 
 
-def test_what_a_process_left_that_died_writing_its_error_is_in_nobodys_way(
-    tiny_config: MakeConfig, make_job: MakeJob
-) -> None:
+def test_a_half_written_error_is_deleted(tiny_config: MakeConfig, make_job: MakeJob) -> None:
     job = make_job(tiny_config(method="er-fifo"))
     write_text(job.folder / "error.txt", "no")
     (job.folder / "error.txt").rename(job.folder / ".error.txt.0123456789abcdef0123456789abcdef.tmp")
     assert run_job(job) == Outcome(status="done")
 
 
-def test_bad_input_can_be_mended(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
-    """The error of a run that never began does not make its folder somebody else's."""
+def test_a_run_with_bad_input_can_be_repeated(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
+    """The error of a run that never began leaves its folder usable."""
     config = tiny_config(method="er-fifo")
     config = replace(config, data=replace(config.data, dataset="folder", options={}))
     job = make_job(config)
@@ -115,16 +113,16 @@ def test_an_interruption_is_no_failure(
     assert not (job.folder / "error.txt").exists()
 
 
-def test_a_run_that_was_asked_to_stop_when_it_was_done_is_done(
+def test_a_stop_request_after_the_end_is_a_success(
     tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("climb.runs.run.draw_plots", lambda *arguments: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr("climb.session.results.draw_plots", lambda *arguments: os.kill(os.getpid(), signal.SIGTERM))
     job = make_job(tiny_config(method="er-fifo"))
     assert run_job(job) == Outcome(status="done")
     assert (job.folder / "result.json").exists()
 
 
-def test_a_run_on_the_cpu_has_one_thread_and_gives_the_others_back(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+def test_a_run_on_the_cpu_has_one_thread(tiny_config: MakeConfig, make_job: MakeJob) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -133,11 +131,11 @@ def test_a_run_on_the_cpu_has_one_thread_and_gives_the_others_back(tiny_config: 
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    result = json.loads((job.folder / "result.json").read_text())
+    result = read_object(job.folder / "result.json")
     assert "1 threads" in result["versions"]["device_name"]
 
 
-def test_a_run_that_another_process_has_is_waited_for(
+def test_a_job_waits_for_another_process(
     tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, order = make_job(tiny_config()), []
@@ -151,3 +149,21 @@ def test_a_run_that_another_process_has_is_waited_for(
     waiting.join()
     assert order == ["first", "second"]
     assert not job.folder.exists()  # a run must find its folder empty
+
+
+def test_a_worker_imports_the_parts_of_a_job(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
+    """The method is registered by a file, in the process of the worker only."""
+    config = tiny_config()
+    job = make_job(replace(config, learner=replace(config.learner, method="minred-targets")))
+    own, missing = Path(__file__).parents[2] / "examples" / "own_method.py", tmp_path / "missing.py"
+    run = local_executor(device="cpu", per_device=1, logs=tmp_path / "logs")
+
+    def importing(file: Path) -> Job:
+        return replace(job, execution=replace(job.execution, imports=(str(file),)))
+
+    ((_, failed),) = run([importing(missing)])
+    assert failed.status == "failed"
+    assert f"cannot import '{missing}'" in failed.error
+    ((_, done),) = run([importing(own)])
+    assert done == Outcome(status="done")
+    assert "minred-targets" not in METHODS

@@ -1,4 +1,4 @@
-"""Processes of this machine: several at once, and whatever happens to one, the others and the next command go on."""
+"""The local executor: parallel processes, and recovery after one of them dies."""
 
 from __future__ import annotations
 
@@ -15,26 +15,23 @@ from types import SimpleNamespace
 import pytest
 from watching import ENDLESS, holder, wait_for, without_seconds
 
-from climb.bench.executors import Job, run_job
-from climb.bench.executors.choose import Where, choose_executor
-from climb.bench.executors.local import _give, local_executor
-from climb.bench.executors.slots import Slot, slots, usable_cores
+from climb.bench.executors import ExecutorName, Job, Where, choose_executor, run_job
+from climb.bench.executors.local import _assign, local_executor, slots
 from climb.bench.grids import Request, build_grid
 from climb.bench.plan import make_plan
-from climb.config import RunConfig
 from climb.errors import InputError
-from climb.lock import only_one
+from climb.files import only_one
+from climb.precision import usable_cores
 from climb.runs import Journal, RunFolder
+from climb.settings.config import RunConfig
 
 MakeConfig = Callable[..., RunConfig]
 MakeJob = Callable[..., Job]
 
 
-def test_places() -> None:
-    assert [slot.device for slot in slots("cpu", None)] == ["cpu"] * usable_cores()
-    assert [slot.threads for slot in slots("cpu", 3)] == [1, 1, 1]
-    with pytest.raises(InputError, match="at least 1; given 0"):
-        slots("cpu", 0)
+def test_slots() -> None:
+    assert slots("cpu", None) == ["cpu"] * usable_cores()
+    assert slots("cpu", 3) == ["cpu"] * 3
     with pytest.raises(InputError, match="unknown device 'gpu'"):
         slots("gpu", None)
 
@@ -51,7 +48,7 @@ def test_two_at_once_equal_one_after_the_other(tiny_config: MakeConfig, make_job
 
 
 @pytest.mark.slow(seconds=40)
-def test_a_killed_worker_costs_its_run_alone_and_that_one_goes_on(
+def test_a_killed_worker_fails_only_its_run_which_resumes(
     tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path
 ) -> None:
     jobs = [
@@ -95,7 +92,7 @@ BENCH = ("bench", "table-pruning", "--scale", "tiny", "--device", "cpu", "--per-
 
 
 @pytest.mark.slow(seconds=60)
-def test_a_grid_that_was_stopped_and_killed_goes_on_without_repeating_a_run(tmp_path: Path) -> None:
+def test_a_stopped_and_killed_grid_repeats_no_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "climb", *BENCH, "--out", str(tmp_path), "--checkpoint-seconds", "0"]
     finished: dict[Path, int] = {}
 
@@ -127,30 +124,38 @@ def test_a_grid_that_was_stopped_and_killed_goes_on_without_repeating_a_run(tmp_
     assert plan.describe("cpu") == "8 runs (8 done), 0 to do"
 
 
-def test_a_worker_is_given_the_run_for_its_own_device(
+def test_a_job_gets_the_device_of_its_worker(
     tiny_config: Callable[..., RunConfig], make_job: Callable[..., Job]
 ) -> None:
     sent: list[Job] = []
     connection, job = SimpleNamespace(send=sent.append), make_job(tiny_config())
-    worker = SimpleNamespace(slot=Slot(device="cuda:1", threads=1), connection=connection, job=None)
-    _give(worker, deque([job]))  # type: ignore[arg-type]
+    worker = SimpleNamespace(device="cuda:1", connection=connection, job=None)
+    _assign(worker, deque([job]))  # type: ignore[arg-type]
     assert sent[0].execution.device == "cuda:1"
     assert worker.job is job
 
 
-def test_what_another_command_is_at_comes_last(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+def test_jobs_of_another_command_come_last(tiny_config: MakeConfig, make_job: MakeJob) -> None:
     first, second = jobs = [make_job(tiny_config(seed=seed)) for seed in (0, 1)]
-    worker = SimpleNamespace(slot=Slot(device="cpu", threads=1), connection=SimpleNamespace(send=lambda job: None))
+    worker = SimpleNamespace(device="cpu", connection=SimpleNamespace(send=lambda job: None))
     waiting, given = deque(jobs), []
     first.lock.parent.mkdir(parents=True)
     with only_one(first.lock):
         for _ in jobs:
-            _give(worker, waiting)  # type: ignore[arg-type]
+            _assign(worker, waiting)  # type: ignore[arg-type]
             given.append(worker.job)
     assert given == [second, first]  # at last it is waited for
     assert not waiting
 
 
-def test_ray_takes_no_device_by_number(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cuda:1 names one GPU of this machine; Ray gives each run its own: cuda"):
+@pytest.mark.parametrize("executor", ["local", "ray"])
+def test_a_device_holds_at_least_one_run(executor: ExecutorName, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--per-device must be at least 1; given 0"):
+        choose_executor(Where(executor=executor, per_device=0), tmp_path)
+
+
+def test_ray_rejects_a_device_number(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="cuda:1 names one GPU of this machine, but Ray assigns GPUs to runs; give cuda"
+    ):
         choose_executor(Where(executor="ray", device="cuda:1"), tmp_path)

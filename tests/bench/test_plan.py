@@ -1,4 +1,4 @@
-"""Before a grid starts: what it shares, what is there, what is left, how long it takes."""
+"""The plan of a grid: shared runs, finished runs, remaining runs and their time."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ from typing import Any
 import pytest
 import torch
 
-from climb.bench.estimate import Clock, embedded_anew, work_of
+from climb.bench.estimate import Clock, reembedded, work_of
 from climb.bench.executors import run_job
 from climb.bench.grids import Request, build_grid
-from climb.bench.plan import Plan, finished_runs, make_plan, refreshed
+from climb.bench.plan import Plan, finished_runs, make_plan
 from climb.bench.tuning import tuning_grid
-from climb.config import Execution, RunConfig
 from climb.datasets import fingerprint
 from climb.errors import InputError
 from climb.memory import PartAndSelectMemory
-from climb.recipes import get_recipe
 from climb.runs import RunFolder
+from climb.runs.run_file_checks import read_object, write_object
+from climb.settings.config import Execution, RunConfig
+from climb.settings.recipes import get_recipe
 
 CPU = Execution(device="cpu")
 TINY = Request(scale="tiny", methods=("climb", "er-fifo"), seeds=(0,), tasks=(20,))
+
+
+def statuses(plan: Plan) -> list[str]:
+    return [run.status for run in plan.runs.values()]
 
 
 def test_grids_share_their_runs(tmp_path: Path) -> None:
@@ -39,9 +44,7 @@ def test_every_row_has_its_first_seed_before_any_has_its_second(tmp_path: Path) 
     assert [job.config.seed for job in plan.jobs(CPU)] == [0] * 4 + [1] * 4
 
 
-def test_the_time_said_is_that_of_all_runs_shared_by_as_many_as_run_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_expected_time_is_divided_by_parallel_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "seconds", lambda clock, config: 60.0)
     monkeypatch.setattr("climb.bench.plan.say_seconds", lambda seconds: f"{seconds:g} s")
     plan = make_plan([build_grid("table-regular", TINY)], tmp_path)
@@ -51,7 +54,7 @@ def test_the_time_said_is_that_of_all_runs_shared_by_as_many_as_run_at_once(
     assert "about 60 s on cpu" in plan.describe("cpu", parallel=4)  # more places than runs
 
 
-def test_how_runs_stand(tmp_path: Path) -> None:
+def test_the_status_of_runs(tmp_path: Path) -> None:
     grid = build_grid("table-regular", TINY)
     plan = make_plan([grid], tmp_path)
     first, second = plan.jobs(CPU)
@@ -64,10 +67,10 @@ def test_how_runs_stand(tmp_path: Path) -> None:
     assert [job.label for job in plan.jobs(CPU)] == [first.label]
     said = plan.describe("cpu")
     assert said.startswith("2 runs (1 done, 1 begun), 1 to do")
-    assert "by the finished runs" in said
-    assert "of device time" in said  # nobody said how many run at once
+    assert "from finished runs" in said
+    assert "of device time" in said  # the number of parallel runs is unknown
     (first.folder / "error.txt").write_text("no")
-    assert refreshed(plan).describe("cpu").startswith("2 runs (1 done, 1 failed before), 1 to do")
+    assert plan.refreshed().describe("cpu").startswith("2 runs (1 done, 1 failed before), 1 to do")
     (placed,) = plan.placed(grid)
     assert (placed.row, placed.column) == ("er-fifo", "20 tasks")
     assert placed.result["method"] == "er-fifo"
@@ -77,18 +80,20 @@ def test_how_runs_stand(tmp_path: Path) -> None:
     assert other.placed(grid)[0].result == placed.result
 
 
-def test_finished_runs_that_were_made_otherwise_are_counted(tmp_path: Path) -> None:
+def test_finished_runs_with_another_execution_are_counted(tmp_path: Path) -> None:
     grid = build_grid("table-regular", TINY)
     for job, precision in zip(make_plan([grid], tmp_path).jobs(CPU), ("float32", "bf16"), strict=True):
         RunFolder(job.folder).claim(job.config, CPU, {})
         result = {"config_hash": job.config.config_hash(), "precision": precision, "deterministic": True}
         (job.folder / "result.json").write_text(json.dumps(result))
     plan = make_plan([grid], tmp_path)
-    assert plan.count("done") == 2
-    assert plan.made_otherwise(CPU) == ""
-    assert plan.made_otherwise(replace(CPU, engine="eager", deterministic=True)) == ""  # of the engine nothing is known
-    assert plan.made_otherwise(replace(CPU, precision="bf16")) == (
-        "1 finished run was not made with precision bf16 but with precision float32; for new ones, give another "
+    assert statuses(plan).count("done") == 2
+    assert plan.execution_differences(CPU) == ""
+    assert (
+        plan.execution_differences(replace(CPU, engine="eager", deterministic=True)) == ""
+    )  # of the engine nothing is known
+    assert plan.execution_differences(replace(CPU, precision="bf16")) == (
+        "1 finished run did not use precision bf16 but precision float32; for new runs, give another "
         "--out, without --reuse"
     )
 
@@ -97,22 +102,23 @@ def test_reused_folders_must_hold_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere"):
         make_plan([build_grid("table-regular", TINY)], tmp_path, reuse=[tmp_path / "nowhere"])
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(InputError, match="not a whole run folder"):
+    with pytest.raises(InputError, match="not a complete run folder"):
         finished_runs([tmp_path])
 
 
-def test_a_run_of_an_older_version_is_the_run_it_was(tmp_path: Path) -> None:
+def test_a_run_of_an_older_version_is_reused(tmp_path: Path) -> None:
     """It was written before there was a setting, and had what is the default now."""
     grid = build_grid("table-regular", Request(scale="tiny", methods=("er-fifo",), seeds=(0,), tasks=(20,)))
     (job,) = make_plan([grid], tmp_path).jobs(CPU)
     run_job(job)
     for name in ("config.json", "result.json"):
-        written = json.loads((job.folder / name).read_text())
+        written = read_object(job.folder / name)
         written["config_hash"] = "0" * 16
         if name == "config.json":
             assert written["config"]["learner"].pop("memory_faults") is False
-        (job.folder / name).write_text(json.dumps(written))
-    assert finished_runs([tmp_path]) == {job.config.config_hash(): job.folder}
+        write_object(job.folder / name, written)
+    ((key, run),) = finished_runs([tmp_path]).items()
+    assert (key, run.path) == (job.config.config_hash(), job.folder)
 
 
 def test_work_of_the_paper() -> None:
@@ -136,11 +142,11 @@ def test_finished_runs_set_the_clock(tiny_config: Callable[..., RunConfig]) -> N
     assert clock.seconds(fifo) == pytest.approx(guess / 2)
     assert clock.seconds(tiny_config(method="er-reservoir")) == pytest.approx(1.75 * guess)  # the middle of all
     assert not Clock("cuda", [(climb, result(1.0))]).measured
-    assert not Clock("cpu", [(climb, {})]).measured  # somebody else's result, which says nothing of either
+    assert not Clock("cpu", [(climb, {})]).measured  # a foreign result without time or device
 
 
 @pytest.mark.parametrize("more", [0, 3])
-def test_a_memory_that_embeds_all_it_holds_is_counted(tiny_config: Callable[..., RunConfig], more: int) -> None:
+def test_reembedded_images_are_counted(tiny_config: Callable[..., RunConfig], more: int) -> None:
     learner = tiny_config(method="scale").learner
     learner = replace(learner, memory=replace(learner.memory, capacity=learner.memory.capacity + more))
     embedded = []
@@ -154,8 +160,8 @@ def test_a_memory_that_embeds_all_it_holds_is_counted(tiny_config: Callable[...,
     for _ in range(20):
         size = (learner.stream_batch, 3, 2, 2)
         memory.insert(torch.randint(0, 256, size, dtype=torch.uint8, generator=generator), None, embed=embed)
-    assert sum(embedded) == embedded_anew(learner, 20 * learner.stream_batch) > 0
-    assert embedded_anew(learner, learner.memory.capacity) == 0
+    assert sum(embedded) == reembedded(learner, 20 * learner.stream_batch) > 0
+    assert reembedded(learner, learner.memory.capacity) == 0
     paper = get_recipe("cifar100-20", preset="paper")
     climb, scale = (
         work_of(replace(paper, learner=replace(paper.learner, method=name)), "cuda") for name in ("climb", "scale")
@@ -166,7 +172,7 @@ def test_a_memory_that_embeds_all_it_holds_is_counted(tiny_config: Callable[...,
     assert 1.6 < scale.seconds / climb.seconds < 2.4
 
 
-def test_a_loop_of_its_own_is_timed_by_its_own_finished_runs_alone(tiny_config: Callable[..., RunConfig]) -> None:
+def test_an_own_engine_is_timed_only_by_its_own_runs(tiny_config: Callable[..., RunConfig]) -> None:
     pcmc, climb = tiny_config(method="pcmc"), tiny_config()
     took = {"seconds": {"total": 500.0}, "versions": {"device": "cpu"}}
     assert Clock("cpu").seconds(pcmc) is None
@@ -177,28 +183,28 @@ def test_a_loop_of_its_own_is_timed_by_its_own_finished_runs_alone(tiny_config: 
     assert not clock.measured
 
 
-def test_a_plan_says_what_it_cannot_foresee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_names_methods_of_unknown_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(*methods: str) -> str:
         grid = build_grid("table-regular", replace(TINY, methods=methods))
         return make_plan([grid], tmp_path).describe("cpu", parallel=1).partition("to do: ")[2]
 
     foreseen = said("climb").removeprefix("100 stream images, ").removesuffix(" on cpu (a rough guess)")
     passes, about = foreseen.split("; ")
-    why = "pcmc: how much is trained there shows only in a run"
-    both = f"200 stream images, {passes} beside those of pcmc; {about} on cpu (a rough guess, without {why})"
+    why = "pcmc: only a run shows how much it trains"
+    both = f"200 stream images, {passes}, not counting pcmc; {about} on cpu (a rough guess, without {why})"
     assert said("climb", "pcmc") == both
-    assert said("pcmc") == f"100 stream images; nothing is known of the time of {why}"
+    assert said("pcmc") == f"100 stream images; time unknown for {why}"
     monkeypatch.setattr(Clock, "seconds", lambda clock, config: 60.0)  # once it has finished runs
     assert said("pcmc") == "100 stream images; about 60 s on cpu (a rough guess)"
 
 
-def test_a_plan_of_unknown_images_says_so(tmp_path: Path) -> None:
+def test_a_plan_of_unknown_images_has_no_time(tmp_path: Path) -> None:
     plan = make_plan([build_grid("table-pruning", Request(dataset="folder"))], tmp_path)
     assert "not known" in plan.describe("cpu")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"final_acc', b"\xff\xfe\x00", b"[]", b"{}"])
-def test_a_damaged_result_costs_the_other_runs_nothing(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_result_does_not_affect_other_runs(content: bytes, tmp_path: Path) -> None:
     grid = build_grid("table-regular", TINY)
     first, second = make_plan([grid], tmp_path).jobs(CPU)
     assert run_job(second).status == "done"
@@ -214,7 +220,7 @@ def test_a_damaged_result_costs_the_other_runs_nothing(content: bytes, tmp_path:
     assert "delete the folder to start over" in outcome.error
 
 
-def test_a_damaged_configuration_costs_the_other_runs_nothing(tmp_path: Path) -> None:
+def test_a_damaged_configuration_does_not_affect_other_runs(tmp_path: Path) -> None:
     grid = build_grid("table-regular", TINY)
     first, _ = make_plan([grid], tmp_path).jobs(CPU)
     first.folder.mkdir(parents=True)
@@ -223,7 +229,7 @@ def test_a_damaged_configuration_costs_the_other_runs_nothing(tmp_path: Path) ->
     assert "1 done, 1 failed before" in make_plan([grid], tmp_path).describe("cpu")
 
 
-def test_the_result_of_another_run_is_not_taken_for_its_own(tmp_path: Path) -> None:
+def test_the_result_of_another_run_is_rejected(tmp_path: Path) -> None:
     grid = build_grid("table-regular", TINY)
     first, second = make_plan([grid], tmp_path).jobs(CPU)
     for job in (first, second):
@@ -238,7 +244,7 @@ def test_the_result_of_another_run_is_not_taken_for_its_own(tmp_path: Path) -> N
     assert list(finished_runs([tmp_path])) == [second.config.config_hash()]
 
 
-def test_runs_on_other_images_are_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_runs_on_other_images_are_not_reused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Plans look at names and sizes alone: these images are never opened."""
     for name in ("a", "b"):
         for number in range(4):
@@ -260,12 +266,12 @@ def test_runs_on_other_images_are_not_taken(tmp_path: Path, caplog: pytest.LogCa
     def plan(images: str | None, out: str = "out", **more: Any) -> Plan:
         return make_plan([grid], tmp_path / out, data_root=None if images is None else str(tmp_path / images), **more)
 
-    assert plan("a").count("done") == plan(None).count("done") == 1
+    assert statuses(plan("a")).count("done") == statuses(plan(None)).count("done") == 1
     with pytest.raises(InputError, match="holds a run on other images"):
         plan("b")
-    assert plan("a", "new", reuse=[tmp_path / "out"]).count("done") == 1
-    assert plan("b", "new", reuse=[tmp_path / "out"]).count("new") == 1
-    assert "is not reused: it was made from other images" in caplog.text
+    assert statuses(plan("a", "new", reuse=[tmp_path / "out"])).count("done") == 1
+    assert statuses(plan("b", "new", reuse=[tmp_path / "out"])).count("new") == 1
+    assert "made from other images" in caplog.text
 
 
 def test_own_finished_runs_come_before_reused_ones_and_of_those_the_first_given(tmp_path: Path) -> None:

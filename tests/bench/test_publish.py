@@ -1,4 +1,4 @@
-"""What a grid leaves for people."""
+"""The tables and figures that a grid writes."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from climb.bench.cell import Table
 from climb.bench.executors import run_job
 from climb.bench.grids import Request, build_grid
-from climb.bench.plan import make_plan, refreshed
-from climb.bench.publish import publish_each
-from climb.config import Execution
+from climb.bench.plan import make_plan
+from climb.bench.scheduler import publish_each
+from climb.bench.tables import Table
 from climb.errors import InputError
+from climb.settings.config import Execution
 
 
-def test_a_grid_that_cannot_be_compared_keeps_no_other_from_its_table(tmp_path: Path) -> None:
+def test_a_rejected_table_does_not_affect_the_others(tmp_path: Path) -> None:
     """At this size the first mini-batches, without replay, make MinRed's budget another than CLIMB's."""
     unequal = build_grid("table-simsiam", Request(scale="tiny", methods=("minred", "climb"), seeds=(0,), tasks=(20,)))
     equal = build_grid("table-pruning", Request(scale="tiny", seeds=(0,), tasks=(20,)))
     plan = make_plan([unequal, equal], tmp_path)
     assert [run_job(job).status for job in plan.jobs(Execution(device="cpu"))] == ["done"] * 4
-    (_, reason), (_, table) = publish_each([unequal, equal], refreshed(plan), tmp_path)
+    (_, reason), (_, table) = publish_each([unequal, equal], plan.refreshed(), tmp_path)
     assert isinstance(reason, InputError)
     assert "different budgets of backward passes" in str(reason)
     assert not (tmp_path / "table-simsiam").exists()
@@ -29,12 +29,12 @@ def test_a_grid_that_cannot_be_compared_keeps_no_other_from_its_table(tmp_path: 
     assert len(list((tmp_path / "table-pruning").glob("table.*"))) == 4
 
 
-def test_what_is_missing_and_what_serves_several_columns_is_noted_in_the_files(tmp_path: Path) -> None:
+def test_missing_runs_and_the_shared_bound_are_noted(tmp_path: Path) -> None:
     grid = build_grid("table-regular", Request(scale="tiny", methods=("iid", "climb"), seeds=(0,), tasks=(20, 50)))
     plan = make_plan([grid], tmp_path)
     bound, first, second = plan.jobs(Execution(device="cpu"))
     assert [run_job(job).status for job in (bound, first)] == ["done"] * 2
-    ((_, table),) = publish_each([grid], refreshed(plan), tmp_path)
+    ((_, table),) = publish_each([grid], plan.refreshed(), tmp_path)
     assert isinstance(table, Table)
     bounds, missing = (
         "i.i.d. knows no tasks: evaluated on 2 of equal size in every column",
@@ -46,17 +46,17 @@ def test_what_is_missing_and_what_serves_several_columns_is_noted_in_the_files(t
     assert "micro, preset paper, student evaluated" in written
     assert "a rehearsal at tiny scale" in written
     assert run_job(second).status == "done"
-    ((_, whole),) = publish_each([grid], refreshed(plan), tmp_path)
+    ((_, whole),) = publish_each([grid], plan.refreshed(), tmp_path)
     assert isinstance(whole, Table)
     assert not any("not whole" in note for note in whole.notes)
 
 
-def test_a_table_says_that_pcmc_has_neither_the_bound_nor_the_budget_of_the_others(tmp_path: Path) -> None:
+def test_a_table_notes_pcmcs_memory_and_budget(tmp_path: Path) -> None:
     grid = build_grid("table-regular", Request(scale="tiny", methods=("pcmc", "climb"), seeds=(0,), tasks=(20,)))
     plan = make_plan([grid], tmp_path)
     assert [run_job(job).status for job in plan.jobs(Execution(device="cpu"))] == ["done"] * 2
-    ((_, table),) = publish_each([grid], refreshed(plan), tmp_path)
-    assert isinstance(table, Table)  # it is indicative: nobody is held against it
+    ((_, table),) = publish_each([grid], plan.refreshed(), tmp_path)
+    assert isinstance(table, Table)  # an indicative row is not compared
     assert {"a memory without bound: PCMC", "backward passes outside the budget in 20 tasks: PCMC 0"} <= {
         *table.notes
     }  # at this size it never sleeps
@@ -65,7 +65,7 @@ def test_a_table_says_that_pcmc_has_neither_the_bound_nor_the_budget_of_the_othe
 
 
 @pytest.mark.parametrize("name", ["table-regular", "table-irregular"])
-def test_a_column_alone_says_too_that_its_bound_has_other_tasks(name: str, tmp_path: Path) -> None:
+def test_a_single_column_also_notes_the_tasks_of_its_bound(name: str, tmp_path: Path) -> None:
     grid = build_grid(name, Request(methods=("iid",), seeds=(0,), tasks=(50,)))
     ((_, table),) = publish_each([grid], make_plan([grid], tmp_path), tmp_path)
     assert isinstance(table, Table)

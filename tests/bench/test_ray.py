@@ -1,4 +1,4 @@
-"""Ray for real: two nodes, a worker that dies in the middle of a run, a local cluster that comes and goes."""
+"""A real Ray cluster: two nodes, a worker that dies during a run, and a local cluster."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import pytest
 from watching import ENDLESS, holder, wait_for, without_seconds
 
 from climb.bench.executors import Job, run_job
-from climb.bench.executors.on_ray import ray_executor
-from climb.config import RunConfig
-from climb.errors import InputError
+from climb.bench.executors.cluster import ray_executor
 from climb.runs import Journal, RunFolder
+from climb.settings.config import RunConfig
 
 MakeConfig = Callable[..., RunConfig]
 MakeJob = Callable[..., Job]
@@ -36,7 +35,7 @@ def two_nodes() -> Iterator[str]:
     cluster.shutdown()
 
 
-def test_a_run_whose_worker_dies_goes_on_elsewhere(
+def test_a_run_resumes_after_its_worker_died(
     tiny_config: MakeConfig, make_job: MakeJob, two_nodes: str, tmp_path: Path
 ) -> None:
     jobs = [
@@ -64,7 +63,7 @@ def test_a_run_whose_worker_dies_goes_on_elsewhere(
     assert models[0] == models[1]
 
 
-def test_a_cluster_of_its_own_comes_and_goes(
+def test_a_local_cluster_starts_and_stops(
     tiny_config: MakeConfig, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import ray
@@ -81,11 +80,6 @@ def test_a_cluster_of_its_own_comes_and_goes(
     assert state is not None
     assert state["done"] > 0
     assert RunFolder(long.folder).result() is None
-
-
-def test_what_is_refused(tiny_config: MakeConfig, make_job: MakeJob) -> None:
-    with pytest.raises(InputError, match="at least 1; given 0"):
-        ray_executor(per_device=0)
 
 
 def test_nothing_to_do_starts_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

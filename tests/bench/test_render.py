@@ -15,13 +15,13 @@ import pytest
 import scipy.stats
 from matplotlib.mathtext import MathTextParser
 
-from climb.bench.cell import Layout, Placed, RowSpec, Table, build_table
-from climb.bench.layouts import find_layout
-from climb.bench.paper import Printed, all_printed, paper_values
+from climb.bench.layouts import Layout, RowSpec, find_layout
+from climb.bench.paper import Printed, all_printed
 from climb.bench.render import FORMATS, render
-from climb.bench.render.blocks import blocks, headings
-from climb.bench.render.latex import PACKAGES
+from climb.bench.render.markup import PACKAGES
+from climb.bench.render.model import blocks, headings
 from climb.bench.statistics import bootstrap_interval
+from climb.bench.tables import PlacedRun, Table, build_table
 from climb.errors import InputError
 
 
@@ -48,14 +48,14 @@ def filled(name: str, *, against: bool = True, dataset: str = "imagenet100") -> 
         return {"seed": seed, "dataset": dataset, **nested}
 
     merged: dict[tuple[str, str, int], dict[str, object]] = {}
-    for value in paper_values(name):
-        if value.dataset == dataset:
+    for value in all_printed():
+        if (value.table, value.dataset) == (name, dataset):
             for seed in range(3):
                 place = merged.setdefault((value.row, value.column or layout.columns[0], seed), {})
                 for key, found in result(value, seed).items():
                     held = place.get(key)
                     place[key] = {**held, **found} if isinstance(held, dict) and isinstance(found, dict) else found
-    placed = [Placed(row=row, column=column, result=found) for (row, column, _), found in merged.items()]
+    placed = [PlacedRun(row=row, column=column, result=found) for (row, column, _), found in merged.items()]
     return build_table(layout, placed, against="paper" if against else None)
 
 
@@ -64,11 +64,11 @@ def regular() -> Table:
     return filled("table-regular", dataset="cifar100")
 
 
-def test_blocks_leave_out_what_has_no_run_and_part_bounds_from_methods(regular: Table) -> None:
-    first, *others = blocks(regular)
-    assert [block.title for block in (first, *others)] == ["20 tasks", "50 tasks", "100 tasks"]
-    assert [line.row.label for line in first.lines if line.apart] == ["SCALE", "PCMC"]
-    assert "i.i.d." not in [line.row.label for line in others[0].lines]
+def test_blocks_omit_empty_rows_and_separate_bounds(regular: Table) -> None:
+    found = blocks(regular)
+    assert list(found) == ["20 tasks", "50 tasks", "100 tasks"]
+    assert [line.row.label for line in found["20 tasks"] if line.apart] == ["SCALE", "PCMC"]
+    assert "i.i.d." not in [line.row.label for line in found["50 tasks"]]
     assert "CA up-to" not in [heading.text for heading in headings(regular)]  # these runs have none
     assert [heading.text for heading in headings(regular)][:3] == ["CA", "CA, paper", "Δ CA"]
 
@@ -92,7 +92,7 @@ def test_markdown_has_as_many_cells_in_every_row(regular: Table) -> None:
 
 @pytest.mark.parametrize("name", sorted({value.table for value in all_printed()}))
 @pytest.mark.parametrize("against", [True, False])
-def test_latex_is_sound(name: str, against: bool) -> None:
+def test_latex_is_well_formed(name: str, against: bool) -> None:
     text = render(filled(name, against=against), "latex")
     opened = re.findall(r"\\begin\{(\w+)\}", text)
     assert opened == ["table", "center", "tabular"]
@@ -151,7 +151,7 @@ def test_csv_holds_every_number_unrounded(regular: Table) -> None:
     assert tuple(map(float, row["values"].split())) == cell.values
     assert (float(row["paper_mean"]), row["paper_bold"], row["seeds"]) == (43.62, "1", "0 1 2")
     assert (float(row["low"]), float(row["high"])) == bootstrap_interval(cell.values)
-    assert (row["p"], row["hedges_g"]) == ("", "")  # the best is held against nobody
+    assert (row["p"], row["hedges_g"]) == ("", "")  # the best row has no test
     (other,) = [r for r in rows if (r["row"], r["column"], r["metric"]) == ("CLA-E", "50 tasks", "FA")]
     values = tuple(map(float, other["values"].split()))
     assert float(other["p"]) == pytest.approx(scipy.stats.ttest_ind(cell.values, values, alternative="greater").pvalue)
@@ -200,7 +200,7 @@ def test_labels_are_escaped_everywhere() -> None:
     rows = (RowSpec(label=odd, method="climb"),)
     table = build_table(
         Layout(name="t", title=odd, rows=rows, columns=("20 tasks",), metrics=layout.metrics),
-        [Placed(row=odd, column="20 tasks", result={"seed": 0, "final_accuracy": 1.0})],
+        [PlacedRun(row=odd, column="20 tasks", result={"seed": 0, "final_accuracy": 1.0})],
     )
     assert r"a\|b" in render(table, "markdown")
     assert r"a|b \& $<$c$>$\_\{\}\$" in render(table, "latex")

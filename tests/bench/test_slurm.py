@@ -1,4 +1,4 @@
-"""Slurm's way, for real, through submitit's executor for this machine: scripts, pickles, processes, signals."""
+"""The Slurm executor through submitit's local executor: scripts, pickles, processes, signals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from watching import ENDLESS, holder, wait_for, without_seconds
 
 from climb.bench.executors import Job, run_job
-from climb.bench.executors.slurm import ResumableRun, slurm_executor
-from climb.config import RunConfig
+from climb.bench.executors.cluster import ResumableRun, slurm_executor
 from climb.errors import InputError
 from climb.runs import Journal, RunFolder
+from climb.settings.config import RunConfig
 
 MakeConfig = Callable[..., RunConfig]
 MakeJob = Callable[..., Job]
@@ -41,7 +41,7 @@ def test_an_array_of_runs(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: 
 
 
 @pytest.mark.slow(seconds=15)
-def test_a_run_that_is_preempted_goes_on(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
+def test_a_preempted_run_resumes(tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path) -> None:
     """The signal that Slurm sends before it takes a node away; submitit queues the run again."""
     job = make_job(tiny_config(train_per_class=40), checkpoint_seconds=0.0)
     outcomes = slurm_executor(folder=tmp_path / "slurm", options=LOCAL)([job])
@@ -112,7 +112,7 @@ def test_closing_saves_what_is_running(tiny_config: MakeConfig, make_job: MakeJo
     assert state["done"] > 0
 
 
-def test_a_job_is_queued_again_as_it_is(tiny_config: MakeConfig, make_job: MakeJob) -> None:
+def test_a_job_is_requeued_unchanged(tiny_config: MakeConfig, make_job: MakeJob) -> None:
     job = make_job(tiny_config())
     again = ResumableRun().checkpoint(job)
     assert again.args == (job,)
@@ -121,7 +121,7 @@ def test_a_job_is_queued_again_as_it_is(tiny_config: MakeConfig, make_job: MakeJ
 @pytest.mark.parametrize(
     ("options", "message"), [({"cluster": "moon"}, "moon"), ({"cluster": "local", "gpus": 1}, "gpus")]
 )
-def test_what_is_refused(
+def test_invalid_options_are_rejected(
     options: dict[str, str | int], message: str, tiny_config: MakeConfig, make_job: MakeJob, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""Every grid of the paper, rehearsed for real: the right runs, the right cells, bold by the rule."""
+"""A rehearsal of every grid: the right runs, the right cells, bold by the rule."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from climb.bench.cell import Cell, Table, build_table
 from climb.bench.grids import GRIDS, Request, build_grid
 from climb.bench.plan import make_plan
+from climb.bench.tables import Cell, Table, build_table
 from climb.cli import run_command
 
 pytestmark = pytest.mark.slow(seconds=10)  # each: all of them together take minutes
@@ -103,7 +103,7 @@ def test_bold_by_the_rule(name: str, rehearsal: tuple[Path, str]) -> None:
         assert cell.bold == is_bold(cell, rivals, metric.higher_is_better), (row, column, label)
 
 
-def test_nothing_is_left_to_do(rehearsal: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_runs_are_finished(rehearsal: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = rehearsal
     before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
     assert run_command(["bench", *GRIDS, "--scale", "tiny", "--device", "cpu", "--out", str(out)]) == 0

@@ -1,4 +1,4 @@
-"""The grid search: every combination, ranked by held-out images alone."""
+"""The grid search: every combination, ranked by held-out images."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from climb.bench.executors import Executor
-from climb.bench.laboratory import carry_out
 from climb.bench.plan import make_plan
-from climb.bench.tuning import parse_over, rank, tuning_grid, with_settings
-from climb.config import Execution, RunConfig
+from climb.bench.scheduler import run_jobs
+from climb.bench.tuning import parse_over, rank, tuning_grid
 from climb.errors import InputError
+from climb.runs.run_file_checks import read_object, write_object
+from climb.settings.config import Execution, RunConfig
 
 MakeConfig = Callable[..., RunConfig]
 
@@ -44,18 +45,18 @@ def test_settings_by_name_and_by_symbol() -> None:
         (["method=climb"], "unknown setting 'method'"),
     ],
 )
-def test_settings_that_are_refused(texts: list[str], message: str) -> None:
+def test_invalid_settings_are_rejected(texts: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_over(texts)
 
 
-def test_an_impossible_combination_is_refused_before_any_run(tiny_config: MakeConfig) -> None:
+def test_an_invalid_combination_is_rejected_before_any_run(tiny_config: MakeConfig) -> None:
     with pytest.raises(InputError, match=r"K \* M \+ L <= N"):
-        with_settings(tiny_config(), {"images_per_centroid": 50})
+        tuning_grid(tiny_config(), {"images_per_centroid": (50,)}, seeds=(0,))
     with pytest.raises(InputError, match="prune"):
-        with_settings(tiny_config(), {"prune": "sideways"})
+        tuning_grid(tiny_config(), {"prune": ("sideways",)}, seeds=(0,))
     with pytest.raises(InputError, match="prune 'anchor' changes nothing in method 'er-fifo'"):
-        with_settings(tiny_config(method="er-fifo"), {"prune": "anchor"})
+        tuning_grid(tiny_config(method="er-fifo"), {"prune": ("anchor",)}, seeds=(0,))
 
 
 def test_the_ranking_is_by_validation_accuracy(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
@@ -63,21 +64,21 @@ def test_the_ranking_is_by_validation_accuracy(tiny_config: MakeConfig, here: Ex
     grid = tuning_grid(config, over, seeds=(0, 1))
     plan = make_plan([grid], tmp_path)
     assert len(plan.runs) == 4
-    carry_out(plan.jobs(Execution(device="cpu")), here, metric="validation_accuracy")
+    run_jobs(plan.jobs(Execution(device="cpu")), here, metric="validation_accuracy")
     # Test accuracies that would turn the ranking round, were they looked at.
     for number, run in enumerate(plan.runs.values()):
         path = run.folder / "result.json"
-        result = json.loads(path.read_text())
+        result = read_object(path)
         low = run.config.learner.lr == 0.01
         result |= {"validation_accuracy": (20.0 if low else 10.0) + number, "final_accuracy": 0.0 if low else 99.0}
-        path.write_text(json.dumps(result))
+        write_object(path, result)
     best, other = rank(grid, plan, over)
     assert best.settings == {"lr": 0.01, "stream_batch": 10}
     assert best.seeds == 2
     assert (best.validation_accuracy, other.validation_accuracy) == (21.0, 12.0)
 
 
-def test_values_that_differ_late_are_ranked_apart(tiny_config: MakeConfig, tmp_path: Path) -> None:
+def test_nearly_equal_values_are_ranked_separately(tiny_config: MakeConfig, tmp_path: Path) -> None:
     over = parse_over(["tau_ema=0.9999999,0.9999998"])
     grid = tuning_grid(tiny_config(), over, seeds=(0,))
     assert [row.label for row in grid.layout.rows] == ["ema_decay 0.9999999", "ema_decay 0.9999998"]
@@ -88,15 +89,13 @@ def test_combinations_without_a_run_come_last(tiny_config: MakeConfig, here: Exe
     over = parse_over(["lr=0.01,0.3"])
     grid = tuning_grid(tiny_config(method="er-fifo"), over, seeds=(0,))
     plan = make_plan([grid], tmp_path)
-    carry_out(plan.jobs(Execution(device="cpu"))[1:], here)
+    run_jobs(plan.jobs(Execution(device="cpu"))[1:], here)
     first, last = rank(grid, plan, over)
     assert (first.settings, first.seeds) == ({"lr": 0.3}, 1)
     assert (last.settings, last.seeds, last.validation_accuracy) == ({"lr": 0.01}, 0, None)
 
 
-def test_a_combination_that_lacks_a_seed_comes_after_those_that_have_all(
-    tiny_config: MakeConfig, tmp_path: Path
-) -> None:
+def test_incomplete_combinations_come_after_complete_ones(tiny_config: MakeConfig, tmp_path: Path) -> None:
     """A rate at which most seeds diverge is not the best for the luck of one."""
     over = parse_over(["lr=0.1,3.0"])
     grid = tuning_grid(tiny_config(), over, seeds=(0, 1))
@@ -110,10 +109,10 @@ def test_a_combination_that_lacks_a_seed_comes_after_those_that_have_all(
     assert ranked == [(0.1, 40.0, 2), (3.0, 95.0, 1)]
 
 
-def test_nothing_held_out_nothing_to_rank(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
+def test_ranking_needs_validation_images(tiny_config: MakeConfig, here: Executor, tmp_path: Path) -> None:
     over = parse_over(["lr=0.01"])
     grid = tuning_grid(tiny_config(method="er-fifo", train_per_class=9), over, seeds=(0,))
     plan = make_plan([grid], tmp_path)
-    carry_out(plan.jobs(Execution(device="cpu")), here)
+    run_jobs(plan.jobs(Execution(device="cpu")), here)
     with pytest.raises(InputError, match="too small to hold out"):
         rank(grid, plan, over)

@@ -1,14 +1,14 @@
-"""What tests do to runs in other processes: find them, wait for them, compare what they leave."""
+"""Helpers for runs in other processes: find them, wait for them, compare their results."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from climb.runs.folder import LOCKS
+from climb.runs.run_file_checks import read_object
 
 ENDLESS = 2000  # images of a class: a run of minutes, which does not end before one that is started later
 
@@ -27,7 +27,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 600) -> None:
 
 
 def without_seconds(folder: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    result: dict[str, Any] = read_object(folder / "result.json")
     del result["seconds"]
-    result["versions"].pop("commit", None)  # somebody may be at work in the checkout while tests run
+    result["versions"].pop("commit", None)  # the checkout may change during the tests
     return result

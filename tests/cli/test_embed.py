@@ -39,7 +39,10 @@ def test_parquet(climb: Command, model: Path, tree: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["MODEL", "TREE", "--out", "features.csv"], "features are kept in .npy or .parquet files; given features.csv"),
+        (
+            ["MODEL", "TREE", "--out", "features.csv"],
+            "features must end in .npy or .parquet, not features.csv",
+        ),
         (["nowhere", "TREE", "--out", "f.npy"], "nowhere does not exist"),
         (["MODEL", "nowhere", "--out", "f.npy"], "'nowhere' does not exist"),
         (["MODEL", "TREE", "--out", "f.npy", "--device", "gpu"], "unknown device 'gpu'"),

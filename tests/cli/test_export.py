@@ -61,9 +61,9 @@ def saved() -> Path:
 def test_bad_input(climb: Command, saved: Path) -> None:
     for arguments, complaint in (
         (["nowhere"], "nowhere does not exist"),
-        ([saved, "--out", saved], "run is not empty and holds no export"),
+        ([saved, "--out", saved], "run is not empty and not an export"),
         ([saved, "--format", "torchscript"], "torchscript"),
-        ([saved, "--push", "encoder"], "is called OWNER/NAME; given 'encoder'"),
+        ([saved, "--push", "encoder"], "needs a repository OWNER/NAME, not 'encoder'"),
     ):
         said = climb("export", *arguments)
         assert said.code == 2

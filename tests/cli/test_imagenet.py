@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from climb.config import DataConfig, EvaluationConfig, Execution, MemoryConfig, StreamConfig
-from climb.recipes import get_recipe
-from climb.runs import execute
+from climb.runs.run_file_checks import read_object
+from climb.session import execute
+from climb.settings.config import DataConfig, EvaluationConfig, Execution, MemoryConfig, StreamConfig
+from climb.settings.recipes import get_recipe
 from climb.state import load_tree
 
 Picture = Callable[..., Path]
@@ -55,6 +55,6 @@ def test_the_command_on_a_hundred_classes(climb: Callable[..., Any], tmp_path: P
         "--replay-batch", "4", "--passes", "1", "--device", "cpu", "--out", tmp_path / "run",
     )  # fmt: skip
     assert said.code == 0
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = read_object(tmp_path / "run" / "result.json")
     assert (result["dataset"], result["recipe"], result["tasks"]) == ("imagenet100", "imagenet100-20", 2)
     assert len(result["accuracy_matrix"]) == 2

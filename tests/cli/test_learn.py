@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import signal
@@ -12,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from climb.cli.learn import learn as command
-from climb.learn import learn
+from climb.runs.run_file_checks import read_object
 
 Climb = Callable[..., Any]
 SMALL = [
@@ -27,13 +25,13 @@ def test_learns_says_what_and_continues(climb: Climb, tree: Path, tmp_path: Path
     command = ["learn", tree, "--out", tmp_path / "out", *SMALL]
     said = climb(*command)
     assert said.code == 0
-    assert "learned 60 images; 60 in all sittings" in said.out
+    assert "learned 60 new images, 60 in total" in said.out
     assert "passed over: 1 not an image" in said.out
     assert "of 60 images" in said.out
     assert str(tmp_path / "out") in said.out
     assert "\r" not in said.err  # no live line where nobody looks
     again = climb(*command)
-    assert "learned 0 images; 60 in all sittings" in again.out
+    assert "learned 0 new images, 60 in total" in again.out
     other = climb(*command, "--lr", "0.1")
     assert other.code == 2
     assert "holds another run" in other.err
@@ -42,13 +40,11 @@ def test_learns_says_what_and_continues(climb: Climb, tree: Path, tmp_path: Path
 def test_a_signal_that_comes_when_all_is_learned_does_not_make_it_an_interrupted_learner(
     climb: Climb, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from climb.learn import loop
-
-    monkeypatch.setattr(loop, "write_encoder", lambda *arguments: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr("climb.session.results.save_encoder", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     said = climb("learn", tree, "--out", tmp_path / "out", *SMALL)
     assert said.code == 0
     assert "interrupted" not in said.err
-    assert "learned 60 images" in said.out
+    assert "learned 60 new images" in said.out
     assert json.loads((tmp_path / "out" / "journal.jsonl").read_text().splitlines()[-1])["event"] == "end"
 
 
@@ -60,20 +56,13 @@ def test_what_is_there_is_named_and_nothing_else(climb: Climb, tree: Path, tmp_p
     assert f"folder: {tmp_path / '[/out]'} (model.safetensors, journal.jsonl, checkpoint)" in something.out
 
 
-def test_options_and_their_defaults_are_those_of_the_function() -> None:
-    typed, called = inspect.signature(command).parameters, inspect.signature(learn).parameters
-    assert {name: option.default for name, option in typed.items()} == {
-        name: option.default for name, option in called.items()
-    }
-
-
 def test_options_reach_the_configuration(climb: Climb, tree: Path, tmp_path: Path) -> None:
     said = climb(
         "learn", tree, "--out", tmp_path / "out", "--size", "edge", "--image-size", "16", "--budget", "0.2MB",
         "--method", "cla-e", "--preset", "paper", "--seed", "3", "--stream-batch", "6", "--device", "cpu",
     )  # fmt: skip
     assert said.code == 0
-    config = json.loads((tmp_path / "out" / "config.json").read_text())["config"]
+    config = read_object(tmp_path / "out" / "config.json")["config"]
     learner = config["learner"]
     assert (config["seed"], learner["method"], learner["preset"], learner["stream_batch"]) == (3, "cla-e", "paper", 6)
     assert 200_000 * 0.98 <= learner["memory"]["capacity"] * 3 * 16 * 16 <= 200_000

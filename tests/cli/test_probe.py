@@ -45,10 +45,10 @@ def test_few_shots(climb: Command, run: Path, tree: Path) -> None:
 def test_bad_input(climb: Command, run: Path, tree: Path) -> None:
     said = climb("probe", run, tree / "train" / "ant")
     assert said.code == 2
-    assert "0 sub-folders; a probe needs one for each class" in said.err
+    assert "1 class; a probe needs at least two" in said.err
     said = climb("probe", tree, tree)
     assert said.code == 2
-    assert "holds no model.safetensors; it is no run folder" in said.err
+    assert "contains no model.safetensors; MODEL is a folder of climb run" in said.err
     said = climb("probe", run, tree, "--shots", 0)
     assert said.code == 2
     assert "shots is 0" in said.err

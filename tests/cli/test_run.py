@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -19,6 +18,7 @@ import torch
 from climb.engine import Engine, Observation
 from climb.errors import ClimbError
 from climb.runs import Journal
+from climb.runs.run_file_checks import read_object
 
 Climb = Callable[..., Any]
 
@@ -27,7 +27,7 @@ def test_trains_evaluates_and_prints_a_table(climb: Climb, tree: Path, small: li
     command = ["run", "folder", "--data", tree, *small, "--seed", "4", "--knn", "--ridge", "--out", tmp_path / "run"]
     said = climb(*command)
     assert said.code == 0
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = read_object(tmp_path / "run" / "result.json")
     assert (result["dataset"], result["tasks"], result["seed"]) == ("folder", 2, 4)
     assert "climb (default) on folder, 2 tasks, seed 4" in said.out
     for text in ("random encoder", "FA", "CA", "forgetting", "kNN", "ridge", "promotions", str(tmp_path / "run")):
@@ -60,7 +60,7 @@ def test_options_reach_the_configuration(climb: Climb, tree: Path, small: list[s
         "--scenario", "iid", "--evaluate", "both", "--out", tmp_path / "run",
     )  # fmt: skip
     assert said.code == 0
-    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    config = read_object(tmp_path / "run" / "config.json")["config"]
     learner = config["learner"]
     assert (learner["method"], learner["preset"], learner["passes"]) == ("climb-fifo", "paper", 1)
     assert (learner["lr"], learner["alignment_weight"], learner["ema_period"]) == (0.02, 0.25, "batch")
@@ -77,7 +77,7 @@ def test_a_preset_brings_the_rates_of_its_image_size(
     climb: Climb, tree: Path, small: list[str], tmp_path: Path
 ) -> None:
     assert climb("run", "folder", "--data", tree, *small, "--preset", "paper", "--out", tmp_path / "run").code == 0
-    learner = json.loads((tmp_path / "run" / "config.json").read_text())["config"]["learner"]
+    learner = read_object(tmp_path / "run" / "config.json")["config"]["learner"]
     assert (learner["lr"], learner["alignment_weight"]) == (0.3, 2.0)
 
 
@@ -109,7 +109,7 @@ def test_a_scenario_of_another_run_is_replayed(climb: Climb, tree: Path, small: 
     said = climb("run", "folder", "--data", tree, *without_tasks, *scenario)
     assert said.code == 0
     assert climb("run", "folder", "--data", tree, *small, *scenario).code == 2  # --tasks beside it
-    ours, theirs = (json.loads((path / "result.json").read_text()) for path in (first, second))
+    ours, theirs = (read_object(path / "result.json") for path in (first, second))
     assert ours["accuracy_matrix"] == theirs["accuracy_matrix"]
 
 
@@ -145,7 +145,7 @@ def test_a_signal_exits_with_130_and_the_same_command_continues(
 def test_a_signal_that_comes_when_the_result_is_being_written_does_not_make_it_an_interrupted_run(
     climb: Climb, tree: Path, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("climb.runs.run.draw_plots", lambda *arguments: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr("climb.session.results.draw_plots", lambda *arguments: os.kill(os.getpid(), signal.SIGINT))
     said = climb("run", "folder", "--data", tree, *small, "--out", tmp_path / "run")
     assert said.code == 0
     assert "interrupted" not in said.err
@@ -156,7 +156,7 @@ def test_a_verb_that_begins_anew_does_not_promise_to_continue(climb: Climb, monk
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("climb.cli.recipes.recipes", interrupted)
+    monkeypatch.setattr("climb.cli.lists.recipes", interrupted)
     said = climb("recipes")
     assert (said.code, said.err) == (130, "climb: interrupted\n")
 
@@ -190,7 +190,7 @@ def test_a_real_process_stopped_from_outside(climb: Climb, tmp_path: Path) -> No
         assert not (stopped / "result.json").exists()
     for folder in (stopped, whole):
         assert climb("run", "demo", *options, "--out", folder).code == 0
-    ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in (stopped, whole))
+    ours, theirs = (read_object(folder / "result.json") for folder in (stopped, whole))
     del ours["seconds"], theirs["seconds"]
     assert ours == theirs
     assert (stopped / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()

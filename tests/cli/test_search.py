@@ -50,7 +50,7 @@ def test_a_folder_that_is_being_learned_in(climb: Command, tree: Path) -> None:
     assert climb("probe", "learned", tree).code == 0
     assert climb("export", "learned").out == "learned/export/README.md\n"
     text = Path("learned/export/README.md").read_text()
-    assert "Trained by `climb` (preset `default`, seed 0) on a stream of images." in text
+    assert "Trained by `climb` (preset `default`, seed 0) on a stream of images, without labels." in text
 
 
 def test_bad_input(climb: Command, run: Path, tree: Path) -> None:

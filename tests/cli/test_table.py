@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from climb.config import LearnerConfig, RunConfig, StreamConfig, to_dict
+from climb.settings.config import LearnerConfig, RunConfig, StreamConfig, to_dict
 
 Climb = Callable[..., Any]
 
@@ -64,7 +64,7 @@ def test_a_broken_result_below_a_folder_is_left_out_and_said(
     assert said.code == 0
     assert "44.50 ± 0.71" in said.out
     (warning,) = caplog.messages
-    assert f"{runs / 'climb-2'} is left out" in warning
+    assert f"skipped {runs / 'climb-2'}: " in warning
 
 
 def test_plain_text_where_there_is_no_terminal(runs: Path, climb: Climb) -> None:

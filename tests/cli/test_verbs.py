@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import shutil
@@ -17,15 +16,15 @@ import torch
 from listing import listings
 
 import climb as package
-from climb.cli import main, verbs
-from climb.cli.help_text import OURS
-from climb.config import LearnerConfig
+from climb.cli import main
 from climb.datasets import names
-from climb.methods import METHODS, choose_method, parts_of
-from climb.presets import PRESETS, apply_preset
-from climb.recipes import RECIPES
+from climb.methods import METHODS, OBJECTIVES, choose_method
+from climb.methods.catalog import parts_of
+from climb.settings.config import LearnerConfig, MemoryConfig
+from climb.settings.fields import settings_of
+from climb.settings.presets import PRESETS, apply_preset
+from climb.settings.recipes import RECIPES
 from climb.verified import verified
-from climb.workshop import OBJECTIVES
 
 Climb = Callable[..., Any]
 
@@ -52,7 +51,7 @@ def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
         found = METHODS[name]
         assert (entry["what"], entry["paper"], entry.get("views")) == (found.summary, found.paper, found.views)
         assert entry["parts"] == " + ".join(parts_of(name).values())
-        assert ("own loop" in entry["parts"]) == found.own_loop
+        assert ("custom engine" in entry["parts"]) == found.custom_engine
         assert entry["lr"] == ("preset's" if found.lr is None else f"{found.lr:g}")
         own = [found for found in verified() if found.method == name]
         own = [each for each in own if each.lr == choose_method(apply_preset(LearnerConfig(), each.preset), name).lr]
@@ -70,13 +69,28 @@ def test_methods_lists_every_objective_below(climb: Climb) -> None:
         assert entry == {"what": found.summary, "paper": found.paper, "lr": rate, "package": "climb"}
 
 
-@pytest.mark.parametrize("verb", ["run", "tune", "learn"])
-def test_every_objective_of_ours_is_named_where_one_is_chosen(verb: str) -> None:
-    """Help puts all names in the place of this text; so it is looked for as it is written."""
-    assert f"objective: {OURS}." in inspect.getsource(verbs()[verb])
-    assert OURS.replace(" or ", ", ").split(", ") == [
-        name for name, found in OBJECTIVES.items() if found.make.__module__ == "climb.workshop"
-    ]
+@pytest.mark.parametrize("verb", ["run", "tune", "learn", "bench"])
+def test_help_names_what_the_verb_accepts(climb: Climb, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = " ".join(climb(verb, "--help").out.replace("│", " ").split())
+    unfit = {"iid", "cassle-r", "pcmc"} if verb == "learn" else set()
+    methods = re.search(r"One of: (climb, [^.]*)\.", text)
+    assert methods is not None
+    assert methods[1].split(", ") == [name for name in METHODS if name not in unfit]
+    assert (f"One of: {', '.join(OBJECTIVES)}." in text) == (verb != "bench")
+    assert f"One of: {', '.join(PRESETS)}." in text
+
+
+def test_help_is_grouped_and_every_setting_has_its_option(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = climb("run", "--help").out
+    titles = re.findall(r"(\w+) options\b", text)
+    assert titles == ["data", "stream", "learner", "memory", "evaluation", "execution"]
+    learner = text[text.index("learner options") : text.index("evaluation options")]
+    for section in (LearnerConfig, MemoryConfig):
+        for setting in settings_of(section).values():
+            expected = setting.has_option and setting.name != "image_size"
+            assert (f" --{setting.option.replace('_', '-')} " in learner) == expected
 
 
 def test_data_lists_every_dataset_and_the_cache(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +111,15 @@ def test_doctor_trains_and_says_with_what(climb: Climb) -> None:
     assert torch.__version__ in said.out
     assert "works" in said.out
     assert "eager" in said.out
+    assert "times as fast as float32" in said.out
     assert f"{os.environ['CLIMB_CACHE']} (writable)" in said.out
+
+
+def test_doctor_says_what_compiling_needs(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/no/compiler")
+    said = climb("doctor", "--device", "cpu")
+    assert said.code == 0
+    assert "there is no C++ compiler: install" in " ".join(said.out.split())
 
 
 def test_the_version(climb: Climb) -> None:
@@ -131,12 +153,18 @@ def test_help(verb: list[str], climb: Climb) -> None:
 
 
 def test_help_says_nothing_that_is_nothing(climb: Climb) -> None:
-    for verb in ("run", "bench", "learn", "run"):  # and the same the second time
+    for verb in ("table", "run", "bench", "learn", "run"):  # and the same the second time
         said = climb(verb, "--help").out
         assert "None" not in said
         assert "(default: )" not in said
     assert "--lr FLOAT" in said
-    assert "(default: demo)" in said
+    assert "(default: auto)" in said
+
+
+def test_a_missing_argument_is_explained(climb: Climb) -> None:
+    said = climb("learn")
+    assert said.code == 2
+    assert "folder of the learner" in " ".join((said.out + said.err).split())
 
 
 def test_the_list_of_verbs_is_short_and_each_verbs_own_help_is_whole(climb: Climb) -> None:
@@ -203,7 +231,7 @@ def test_a_full_gpu_says_what_to_do(climb: Climb, monkeypatch: pytest.MonkeyPatc
     said = climb("doctor", "--device", "cpu")
     assert said.code == 1
     assert said.err.startswith(
-        "climb: CUDA out of memory. Tried to allocate 2.00 GiB. Stop what else runs on the device"
+        "climb: CUDA out of memory. Tried to allocate 2.00 GiB. Stop other programs on the device"
     )
     assert "--replay-batch 64" in said.err
 

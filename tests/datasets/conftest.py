@@ -9,7 +9,7 @@ from PIL import Image
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the test's own, apart from its tmp_path, and no other folder to find data in."""
+    """A separate cache for the test, and no other folder with data."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("CLIMB_CACHE", str(folder))
     monkeypatch.delenv("CLIMB_DATA", raising=False)

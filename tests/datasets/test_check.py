@@ -26,19 +26,19 @@ def test_a_good_dataset_passes_through() -> None:
     ("train", "test", "classes", "message"),
     [
         (split([]), split([]), 2, "dataset 'toy' has no training images"),
-        (split([0, 2]), split([0, 1]), 2, "train part: labels run from 0 to 2; expected 0 to 1"),
-        (split([0, 1]), split([-1, 1]), 2, "test part: labels run from -1 to 1; expected 0 to 1"),
+        (split([0, 2]), split([0, 1]), 2, "training labels run from 0 to 2; expected 0 to 1"),
+        (split([0, 1]), split([-1, 1]), 2, "test labels run from -1 to 1; expected 0 to 1"),
         (split([0, 0]), split([0, 1]), 2, "no training image of class c1; every class needs at least one"),
         (split([*range(9)]), split([0]), 9, "no test image of class c1, c2, c3, c4, c5 and 3 more"),
         (split([0, 1]), split([0, 1], size=9), 2, r"\(3, 8, 8\) but test images are \(3, 9, 9\)"),
     ],
 )
-def test_what_is_wrong_is_said(train: Split, test: Split, classes: int, message: str) -> None:
+def test_errors_name_the_problem(train: Split, test: Split, classes: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_dataset(dataset(train, test, classes))
 
 
-def test_wrong_types_are_said() -> None:
+def test_wrong_types_are_named() -> None:
     floats = Split(images=torch.zeros(2, 3, 8, 8), labels=torch.tensor([0, 1]))
     with pytest.raises(InputError, match=r"torch.float32 \(2, 3, 8, 8\); expected torch.uint8 \(n, 3, H, W\)"):
         check_dataset(dataset(floats, split([0, 1])))

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from climb.datasets.download import Archive, fetch, install
-from climb.datasets.locate import locate
+from climb.datasets.download import Archive, fetch, install, locate
 from climb.errors import ClimbError, InputError
 
 CONTENT = bytes(range(256)) * 4000
@@ -22,12 +21,12 @@ CONTENT = bytes(range(256)) * 4000
 
 @dataclass
 class Site:
-    """A real server on this machine, and what was asked of it."""
+    """A server on this machine, and the requests it got."""
 
     files: dict[str, bytes]
     ranges: bool = True
     cut_after: list[int] = field(default_factory=list)
-    """How many bytes to send before hanging up, one entry for each request; empty: everything."""
+    """Bytes to send before closing the connection, one entry for each request; empty: everything."""
     asked: list[str | None] = field(default_factory=list)
     address: str = ""
 
@@ -55,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[start : start + limit])
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep the test's output clean."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 def archive(site: Site, name: str = "data.bin", md5: str | None = None, folder: str = "inner") -> Archive:
     known = md5 or hashlib.md5(site.files.get(name, b"")).hexdigest()
-    return Archive(url=f"{site.address}/{name}", md5=known, folder=folder)
+    return Archive(dataset="toy", folder=folder, contents=("file",), url=f"{site.address}/{name}", md5=known)
 
 
 def tar(*members: str) -> bytes:
@@ -101,7 +100,7 @@ def test_whole_download(site: Site, tmp_path: Path) -> None:
     assert not (tmp_path / "data.bin.part").exists()
 
 
-def test_a_complete_file_is_not_asked_for_again(site: Site, tmp_path: Path) -> None:
+def test_a_complete_file_is_not_downloaded_again(site: Site, tmp_path: Path) -> None:
     fetch(archive(site), tmp_path)
     fetch(archive(site), tmp_path)
     assert len(site.asked) == 1
@@ -120,22 +119,22 @@ def test_a_server_without_ranges_starts_over(site: Site, tmp_path: Path) -> None
     assert site.asked == ["bytes=1000-"]
 
 
-def test_a_broken_connection_is_taken_up_again(site: Site, tmp_path: Path) -> None:
+def test_a_broken_connection_resumes(site: Site, tmp_path: Path) -> None:
     site.cut_after = [300_000, 200_000]
     assert fetch(archive(site), tmp_path).read_bytes() == CONTENT
     assert site.asked == [None, "bytes=300000-", "bytes=500000-"]
 
 
-def test_after_three_breaks_what_arrived_is_kept(site: Site, tmp_path: Path) -> None:
+def test_a_partial_file_is_kept_after_three_failures(site: Site, tmp_path: Path) -> None:
     site.cut_after = [1000, 1000, 1000]
-    with pytest.raises(ClimbError, match=r"broke off 3 times; what has arrived is kept in .*data\.bin\.part"):
+    with pytest.raises(ClimbError, match=r"broke off 3 times; the first part is kept in .*data\.bin\.part"):
         fetch(archive(site), tmp_path)
     assert (tmp_path / "data.bin.part").read_bytes() == CONTENT[:3000]
     assert fetch(archive(site), tmp_path).read_bytes() == CONTENT
     assert site.asked[-1] == "bytes=3000-"
 
 
-def test_a_wrong_beginning_is_thrown_away(site: Site, tmp_path: Path) -> None:
+def test_a_wrong_partial_file_is_removed(site: Site, tmp_path: Path) -> None:
     (tmp_path / "data.bin.part").write_bytes(b"x" * 1000)
     assert fetch(archive(site), tmp_path).read_bytes() == CONTENT
     assert site.asked == ["bytes=1000-", None]
@@ -193,9 +192,8 @@ def test_damaged_and_unexpected_archives(site: Site, tmp_path: Path) -> None:
 def test_locate_downloads_into_the_cache_or_the_root(site: Site, tmp_path: Path, cache: Path) -> None:
     site.files["a.zip"] = zipped("inner/file")
     wanted = archive(site, "a.zip")
-    options = {"folder": "inner", "marks": ("file",), "archive": wanted, "download": True}
-    assert locate("toy", root=None, **options) == cache / "data" / "inner"  # type: ignore[arg-type]
-    assert locate("toy", root=tmp_path / "mine", **options) == tmp_path / "mine" / "inner"  # type: ignore[arg-type]
+    assert locate(wanted, root=None) == cache / "data" / "inner"
+    assert locate(wanted, root=tmp_path / "mine") == tmp_path / "mine" / "inner"
     assert len(site.asked) == 2
 
 
@@ -210,12 +208,12 @@ def test_simultaneous_installs_download_once(site: Site, tmp_path: Path) -> None
     assert len(site.asked) == 1
 
 
-def test_no_network_says_so_and_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_network_is_reported_with_a_manual_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    # Port 1 is reserved and nothing listens there: the connection is refused at once.
-    nowhere = Archive(url="http://127.0.0.1:1/toy.zip", md5="0" * 32, folder="toy")
+    # No server listens on port 1, which is reserved: the connection is refused at once.
+    nowhere = Archive(dataset="toy", folder="toy", contents=("file",), url="http://127.0.0.1:1/toy.zip", md5="0" * 32)
     with pytest.raises(ClimbError) as caught:
-        locate("toy", root=tmp_path / "data", folder="toy", marks=("file",), archive=nowhere, download=True)
+        locate(nowhere, root=tmp_path / "data")
     message = str(caught.value)
     for part in ("no network", nowhere.url, str(tmp_path / "data" / "toy"), "curl -LO", "root=FOLDER"):
         assert part in message

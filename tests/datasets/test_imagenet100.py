@@ -51,7 +51,7 @@ def test_the_list_may_be_a_file_or_a_sequence_and_gives_the_order(root: Path, tm
         ({"class_list": [WNIDS[0]] * 2}, f"names {WNIDS[0]} more than once"),
         ({"class_list": []}, "the class list is empty; give one wnid per line"),
         ({"class_list": "/no/list.txt"}, r"the class list /no/list\.txt cannot be read: No such file"),
-        ({"class_list": WNIDS, "classes": 3}, "classes=3 was given beside a class_list"),
+        ({"class_list": WNIDS, "classes": 3}, "classes=3 was given together with a class_list"),
     ],
 )
 def test_impossible_choices(root: Path, options: dict[str, object], message: str) -> None:
@@ -59,7 +59,7 @@ def test_impossible_choices(root: Path, options: dict[str, object], message: str
         load("imagenet100", root=root, **options)
 
 
-def test_a_list_that_is_no_text(root: Path, tmp_path: Path) -> None:
+def test_a_class_list_that_is_not_text(root: Path, tmp_path: Path) -> None:
     (tmp_path / "list.png").write_bytes(b"\x89PNG")
     with pytest.raises(InputError, match=r"the class list .*list\.png cannot be read: .*invalid start byte"):
         load("imagenet100", root=root, class_list=tmp_path / "list.png")
@@ -71,7 +71,7 @@ def test_a_class_missing_from_val(root: Path) -> None:
         imagenet100(root=root, class_list=WNIDS, image_size=16)
 
 
-def test_no_imagenet_names_where_was_looked(tmp_path: Path, cache: Path) -> None:
+def test_a_missing_imagenet_names_the_places_searched(tmp_path: Path, cache: Path) -> None:
     with pytest.raises(InputError) as caught:
         imagenet100(root=tmp_path / "no")
     assert f"looked for train, val of dataset 'imagenet100' in: {tmp_path / 'no'}" in str(caught.value)
@@ -85,7 +85,7 @@ def test_a_fingerprint_is_of_the_classes_listed_or_drawn_from(root: Path, tmp_pa
     of_list = fingerprint("imagenet100", root=root, class_list=str(listed))
     assert of_list == fingerprint("imagenet100", root=root, class_list=[WNIDS[7], WNIDS[2]])
     drawn = fingerprint("imagenet100", root=root, classes=5)
-    assert of_list != drawn == fingerprint("imagenet100", root=root, classes=3)  # how many is a setting of the run
+    assert of_list != drawn == fingerprint("imagenet100", root=root, classes=3)  # the count is a setting of the run
     shutil.rmtree(root / "train" / WNIDS[0])
     assert fingerprint("imagenet100", root=root, classes=5) != drawn
     assert fingerprint("imagenet100", root=tmp_path / "nowhere") is None

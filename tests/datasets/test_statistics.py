@@ -3,12 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from climb.datasets import statistics
-from climb.datasets.statistics import channel_statistics
+from climb.datasets.dataset import channel_statistics
 
 
 def test_agrees_with_torch_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "_CHUNK", 4)
+    monkeypatch.setattr("climb.datasets.dataset._CHUNK", 4)
     images = torch.randint(0, 256, (11, 3, 5, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     mean, std = channel_statistics(images)
     pixels = images.double() / 255

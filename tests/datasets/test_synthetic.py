@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from climb.datasets import Split, synthetic
-from climb.datasets.motifs import _stencils, _symmetries, motifs
+from climb.datasets.textures import _stencils, _symmetries, textures
 from climb.errors import InputError
 
 
@@ -52,15 +52,15 @@ def test_chunked_rendering_fills_every_image() -> None:
     assert len(data.test) == 0
 
 
-def test_every_motif_has_ink_and_ground_and_repeats() -> None:
-    # Off the round numbers, where edges lie and the last bit decides.
+def test_every_texture_has_ink_and_ground_and_repeats() -> None:
+    # Not at round numbers, where rounding decides on which side of an edge a point lies.
     axis = torch.linspace(0, 2, 81)[:-1] + 0.00713
     v, u = torch.meshgrid(axis, axis, indexing="ij")
-    for name, motif in motifs(60).items():
-        ink = motif(u[None], v[None]) > 0
+    for name, texture in textures(60).items():
+        ink = texture(u[None], v[None]) > 0
         assert 0.05 < ink.float().mean() < 0.95, name
-        # Alternating motifs repeat after two cells, the others after one.
-        again = motif(u[None] + 2, v[None] - 2) > 0
+        # Alternating textures repeat after two cells, the others after one.
+        again = texture(u[None] + 2, v[None] - 2) > 0
         assert (ink == again).float().mean() > 0.99, name
 
 

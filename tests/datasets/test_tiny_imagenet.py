@@ -32,7 +32,9 @@ def test_labels_follow_wnids_and_the_test_part_is_val(root: Path) -> None:
     assert data.test.labels.tolist() == [2, 1, 0]
     assert data.test.images[:, 0, 0, 0].tolist() == pytest.approx([100, 60, 20], abs=2)
     assert data.image_size == 64
-    assert data.mean == (0.4914, 0.4822, 0.4465)
+    assert (data.mean, data.std) == ((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
+    released = load("tiny-imagenet", root=root, normalisation="released")
+    assert (released.mean, released.std) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 
 
 def test_another_image_size(root: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from climb.datasets.unpickle import load_arrays
+from climb.datasets.cifar import load_arrays
 from climb.errors import ClimbError, InputError
 
 
@@ -43,7 +43,7 @@ class Harmful:
         return os.system, ("touch harmed",)
 
 
-def test_code_is_refused_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_a_pickle_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_bytes(pickle.dumps({b"data": Harmful()}))
     with pytest.raises(ClimbError, match=r"file: refused to load '(posix|nt)\.system': only numpy arrays"):

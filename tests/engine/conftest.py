@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine
 from climb.learner import build_engine
-from climb.presets import apply_preset
+from climb.settings.config import LearnerConfig, MemoryConfig
+from climb.settings.presets import apply_preset
 
 MEMORY = MemoryConfig(capacity=60, stm_centroids=12, ltm_centroids=4, images_per_centroid=6, window=100)
 SIDE = 16

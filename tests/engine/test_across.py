@@ -11,13 +11,12 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from climb.engine import BatchRule, Engine, StreamAndReplay
-from climb.engine.across import fetching, prepare_across
-from climb.engine.rules import MemoryOnly, MixUp
+from climb.engine import BatchRule, Engine, MemoryOnly, MixUp, StreamAndReplay
+from climb.engine.parts import fetching, prepare_across
 from climb.errors import InputError
 from climb.methods import METHODS
 from climb.nets import Network
-from climb.parallel import GlobalBatchNorm, Group, shards
+from climb.parallel import GlobalBatchNorm, Group
 
 Make = Callable[..., Engine]
 TWO = Group(rank=0, size=2)
@@ -81,6 +80,7 @@ class Reversed(StreamAndReplay):
     ],
 )
 def test_only_for_rules_that_keep_its_order_a_draw_comes_in_parts(rule: BatchRule, size: int, own: bool) -> None:
-    with fetching(rule, Group(size=size)):
-        assert shards._own_share_only == own
-    assert not shards._own_share_only
+    group = Group(size=size)
+    with fetching(rule, group):
+        assert group.fetches_own_share == own
+    assert not group.fetches_own_share

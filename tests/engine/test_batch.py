@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import torch
 
-from climb.config import LearnerConfig
 from climb.engine import StreamAndReplay
 from climb.memory import FifoMemory
+from climb.settings.config import LearnerConfig
 
 
 def test_the_stream_alone_until_enough_is_stored() -> None:

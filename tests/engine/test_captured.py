@@ -10,13 +10,13 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, EngineKind
 from climb.engine.captured import Captured
 from climb.learner import build_engine
 from climb.memory import InsertReport
 from climb.memory.contract import Embed
-from climb.presets import apply_preset
+from climb.settings.config import LearnerConfig, MemoryConfig
+from climb.settings.presets import apply_preset
 
 pytestmark = pytest.mark.gpu
 
@@ -119,7 +119,7 @@ def test_what_fails_beside_a_step_is_waited_for() -> None:
     engine.observe(torch.zeros(10, 3, 32, 32, dtype=torch.uint8).cuda())
 
     def fail() -> None:
-        with engine._beside_the_step():
+        with engine._overlapping_the_step():
             torch.cuda._sleep(50_000_000)  # type: ignore[no-untyped-call]
             raise ZeroDivisionError
 

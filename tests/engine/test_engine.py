@@ -1,4 +1,4 @@
-"""What every method promises when it observes a stream."""
+"""The contract of every method that observes a stream."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ import torch
 
 from climb.alignment import Alignment, EmaTeacher, Relation
 from climb.augment import Augment, Policy
-from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, IidChunks, StreamAndReplay, TrainingBatch
 from climb.engine.health import health
 from climb.errors import ClimbError, InputError
 from climb.memory import FifoMemory, Memory
-from climb.methods import METHODS, with_replay
+from climb.methods import METHODS, PartFactory, with_replay
 from climb.nets import Encoded, frozen
-from climb.presets import PRESETS, apply_preset
+from climb.settings.config import LearnerConfig, MemoryConfig
+from climb.settings.presets import PRESETS, apply_preset
 from climb.state import load_tree, save_tree
-from climb.workshop import Workshop
 
 Make = Callable[..., Engine]
 Draw = Callable[..., torch.Tensor]
@@ -36,7 +35,7 @@ CALM = Augment(
     (0.25, 0.25, 0.25),
 )
 
-# PCMC brings a loop of its own, with tests of its own.
+# PCMC has a custom engine and its own tests.
 every_method = pytest.mark.parametrize("method", sorted(METHODS.keys() - {"pcmc"}))
 every_preset = pytest.mark.parametrize("preset", sorted(PRESETS))
 
@@ -239,8 +238,8 @@ class Widening(FifoMemory):
 @pytest.mark.parametrize(
     ("memory", "said"),
     [
-        (Growing, "65 images stored, the capacity is 60: Growing promises"),
-        (Widening, "65 images stored, the capacity is 60: Widening promises"),
+        (Growing, "65 images stored, the capacity is 60: Growing declares"),
+        (Widening, "65 images stored, the capacity is 60: Widening declares"),
         (Silent, "Silent.insert gave NoneType; it must return an InsertReport"),
     ],
 )
@@ -641,10 +640,10 @@ def test_a_memory_of_features_is_given_features(preset: str, images: Draw) -> No
     """Features of 512 numbers and embeddings of 2048 must not be mixed up."""
     config = apply_preset(LearnerConfig(method="er-fifo", image_size=16, passes=1, replay_batch=4), preset)
     place: Any = {"seed": 0, "device": torch.device("cpu")}
-    workshop = Workshop(config=config, **place)
-    memory = FifoMemory(60, (3, 16, 16), workshop.network.feature_dim, embedding_rate=0.5)
+    factory = PartFactory(config=config, **place)
+    memory = FifoMemory(60, (3, 16, 16), factory.network.feature_dim, embedding_rate=0.5)
     memory.space = "backbone"  # type: ignore[misc]
-    parts = with_replay(workshop, memory, None)
+    parts = with_replay(factory, memory, None)
     engine = Engine(parts, CALM, config, **place, precision="float32")
     seen = [engine.observe(images(10, number)) for number in range(2)][-1]
     assert parts.network.embedding_dim == 2048

@@ -14,7 +14,6 @@ CPU = torch.device("cpu")
 
 def test_auto_takes_what_is_there() -> None:
     assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    assert resolve_precision("auto", CPU) == "float32"
     assert resolve_engine("auto", CPU) == "eager"
 
 
@@ -82,12 +81,24 @@ def test_a_run_that_is_to_repeat_its_bits_is_not_compiled(
 def test_where_kernels_cannot_be_built_steps_are_captured_and_it_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("climb.engine.numerics.missing_for_kernels", lambda: "no C compiler is found: install gcc")
+    missing = "there is no C compiler: install gcc"
+    monkeypatch.setattr("climb.engine.numerics.missing_for_kernels", lambda device="cuda": missing)
     gpu = torch.device("cuda")
     assert resolve_engine("auto", gpu) == "captured"
-    assert "no C compiler is found: install gcc. Steps are captured" in caplog.text
+    assert "there is no C compiler: install gcc. Steps are captured" in caplog.text
     with pytest.raises(InputError, match=r"install gcc\. Or type --engine captured"):
         resolve_engine("compiled", gpu)
+    with pytest.raises(InputError, match=r"install gcc\. Or type --engine eager"):
+        resolve_engine("compiled", CPU)
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(4.0, "bf16"), (1.1, "float32"), (0.02, "float32")])
+def test_a_cpu_computes_in_bf16_where_that_is_faster(
+    gain: float, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("climb.engine.numerics.bf16_gain", lambda: gain)
+    assert resolve_precision("auto", CPU) == expected
+    assert resolve_precision("float32", CPU) == "float32"
 
 
 def test_bf16_reaches_products_and_only_inside() -> None:

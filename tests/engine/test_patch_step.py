@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from climb.config import LearnerConfig, MemoryConfig
+from climb.contrib.pcmc.engine import Pcmc, Sleep, build_pcmc
+from climb.contrib.pcmc.patches import Patching
 from climb.engine import EngineKind
 from climb.engine.captured import EAGER_CALLS
-from climb.engine.patching import Patching
-from climb.engine.pcmc import Pcmc, Sleep, build_pcmc
+from climb.settings.config import LearnerConfig, MemoryConfig
 
 Draw = Callable[..., torch.Tensor]
 
@@ -33,14 +33,17 @@ def make(kind: EngineKind, device: torch.device = CPU, **changes: Any) -> Pcmc:
 def test_what_is_compiled_is_traced_in_one_piece(images: Draw) -> None:
     """What cannot be traced would run as it is, without a word, and slowly."""
     step = make("eager")._eager_step
-    patches = PATCHING(images(2))
-    numbers = step.numbers(len(patches))
+    patches, none = PATCHING(images(2)), torch.zeros(0)
+    rows = torch.arange(len(patches))
+    drawn = (patches, step.augment.numbers(patches, step.generator), rows[:0], rows, None)
     whole = {"backend": "eager", "fullgraph": True}
-    views = step._eager_views(patches, *numbers)
-    assert torch.equal(torch.compile(step._eager_views, **whole)(patches, *numbers), views)  # type: ignore[call-overload]
-    assert torch.equal(torch.compile(step._eager_loss, **whole)(views), step._eager_loss(views))  # type: ignore[call-overload]
+    mixed = step._eager_views(*drawn)
+    assert torch.equal(torch.compile(step._eager_views, **whole)(*drawn).views, mixed.views)  # type: ignore[call-overload]
+    losses = torch.compile(step._eager_losses, **whole)(mixed, none)  # type: ignore[call-overload]
+    assert torch.equal(losses[0], step._eager_losses(mixed, none)[0])
     plain = step.augment.plain(patches)
-    assert torch.equal(torch.compile(step._eager_encode, **whole)(plain), step._eager_encode(plain))  # type: ignore[call-overload]
+    features, _ = torch.compile(step._eager_encode, **whole)(plain)  # type: ignore[call-overload]
+    assert torch.equal(features, step._eager_encode(plain)[0])
 
 
 @pytest.mark.slow(seconds=45)
@@ -53,9 +56,8 @@ def test_compiled_steps_agree_with_eager_ones(images: Draw, tmp_path: object, mo
         patches = PATCHING(images(4, number))
         losses, features = [], []
         for engine in (eager, compiled):
-            engine._eager_step.forget_momentum()  # it is not part of the state
-            (loss,) = engine._step(patches)
-            losses.append(loss)
+            engine._eager_step.load_state_dict({})  # momentum is not part of the state
+            losses.append(engine._train(patches))
             features.append(engine.embed(images(4, number)))
         torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-3, msg=f"step {number}")
         torch.testing.assert_close(features[1], features[0], rtol=1e-2, atol=1e-3, msg=f"step {number}")
@@ -91,13 +93,13 @@ def test_a_faster_step_agrees_with_an_eager_one_and_follows_the_rate(kind: Engin
         patches = PATCHING(images(5, number).to(CUDA))
         losses = []
         for engine in (eager, faster):
-            engine._eager_step.lr.fill_(0.05 / (number + 1))
-            losses.append(engine._step(patches)[0].clone())
+            engine._lr.fill_(0.05 / (number + 1))
+            losses.append(engine._train(patches).clone())
         torch.testing.assert_close(losses[1], losses[0], rtol=1e-2, atol=1e-3 if number < 2 else 1e-2)
     assert len(faster._step._captures) == 1  # type: ignore[attr-defined]
     still = [parameter.detach().clone() for parameter in faster.parts.network.parameters()]
-    faster._eager_step.lr.fill_(0.0)
-    faster._step(patches)
+    faster._lr.fill_(0.0)
+    faster._train(patches)
     for before, after in zip(still, faster.parts.network.parameters(), strict=True):
         assert torch.equal(before, after)
 

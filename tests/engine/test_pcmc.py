@@ -14,16 +14,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from climb.config import LearnerConfig, MemoryConfig
+from climb.contrib.pcmc.engine import Pcmc, Sleep, build_pcmc
+from climb.contrib.pcmc.memory import PatchMemory
+from climb.contrib.pcmc.patches import CROPPED, WHOLE, PatchEncoder, Patching, two_views
 from climb.engine.engine import Engine
-from climb.engine.patch_step import CROPPED, WHOLE, two_views
-from climb.engine.patching import PatchEncoder, Patching
-from climb.engine.pcmc import Pcmc, Sleep, build_pcmc
 from climb.errors import InputError
 from climb.evaluation import extract_features
-from climb.memory.patches import PatchMemory
-from climb.nets import Network, build_network
+from climb.nets import Network
 from climb.objectives import DecoupledContrast
+from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.state import load_tree, save_tree
 
 Draw = Callable[..., torch.Tensor]
@@ -69,23 +68,23 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 def watch(engine: Pcmc) -> list[dict[str, Any]]:
     """What holds just before each gradient step, and the loss it gives, written down as the engine goes."""
     seen: list[dict[str, Any]] = []
-    step = engine._step
+    train = engine._train
 
-    def watched(patches: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        buffers = [held["momentum_buffer"] for held in engine._eager_step.optimizer.state.values()]
+    def watched(patches: torch.Tensor) -> torch.Tensor:
+        buffers = engine._eager_step.state_dict().values()
         seen.append(
             {
-                "lr": float(engine._eager_step.lr),
+                "lr": float(engine._eager_step.optimizer.param_groups[0]["lr"]),
                 "rows": len(patches),
                 "momentum": sum(float(buffer.abs().sum()) for buffer in buffers),
                 "shades": patches.float().mean((1, 2, 3)),
             }
         )
-        (loss,) = step(patches)
+        loss = train(patches)
         seen[-1]["loss"] = float(loss)
-        return (loss,)
+        return loss
 
-    engine._step = watched
+    engine._train = watched  # type: ignore[method-assign]
     return seen
 
 
@@ -147,7 +146,8 @@ def test_refuses_patches_that_do_not_exist(fault: dict[str, int]) -> None:
 
 
 def test_one_view_is_cropped_and_the_other_is_whole() -> None:
-    drawn = two_views((8, 8), *make()._eager_step.numbers(50))
+    engine = make()
+    drawn = two_views((8, 8), engine.augment.numbers(torch.zeros(50, 3, 8, 8), engine._generator))
     first, second = drawn.box[:50], drawn.box[50:]
     assert torch.equal(second, torch.tensor([0.0, 0.0, 8.0, 8.0]).expand(50, 4))
     assert (first[:, 2] * first[:, 3] < 64).float().mean() > 0.5
@@ -183,14 +183,14 @@ def test_memory_is_given_the_encoders_features_in_eval_mode(images: Draw) -> Non
     engine = make()
     engine.observe(images(30))  # sleeps: the running statistics are no longer those of the start
     memory = memory_of(engine)
-    row, ids = next(iter(memory.centroids("stm").items()))
+    (patch, *_), *_ = memory.stm.ids
     everything = memory.sample(len(memory))
     assert everything is not None
-    first = everything.images[everything.ids == ids[0]]
+    first = everything.images[everything.ids == patch]
     encoder = engine.parts.network.encoder.eval()
     with torch.no_grad():
         expected = encoder.backbone(engine.augment.plain(first))[0]  # type: ignore[operator]
-    torch.testing.assert_close(memory.state_dict()["values"][row], expected)
+    torch.testing.assert_close(memory.stm.values[0], expected)
 
 
 def test_an_observation_tells_the_features_that_the_memory_was_given_also_where_it_slept(images: Draw) -> None:
@@ -297,9 +297,9 @@ def test_a_sleep_is_sgd_with_the_configured_momentum_and_decay(images: Draw) -> 
     patches = PATCHING(images(4))
     momentum = [torch.zeros_like(parameter) for parameter in twin.parts.network.parameters()]
     for lr in (0.05, 0.02):
-        engine._eager_step.lr.fill_(lr)
-        (loss,) = engine._eager_step(patches)
-        views = twin.augment.apply(patches, two_views((8, 8), *twin._eager_step.numbers(len(patches))))
+        engine._lr.fill_(lr)
+        loss = engine._train(patches)
+        views = twin.augment(patches, twin._generator)
         encoder = twin.parts.network.encoder
         assert isinstance(encoder, PatchEncoder)
         unit = F.normalize(twin.parts.network.projector(encoder.backbone(views.flatten(0, 1))), dim=1)
@@ -532,9 +532,9 @@ def test_residual_networks_get_the_stem_of_large_images() -> None:
     assert memory_of(engine).embedding_dim == 512
 
 
-def test_needs_patches_all_the_way() -> None:
+def test_needs_a_memory_of_patches() -> None:
     engine = make()
-    inner = build_network("micro", 16, generator=torch.Generator())
-    for parts in (replace(engine.parts, memory=None), replace(engine.parts, network=inner)):
-        with pytest.raises(InputError, match="a PatchMemory and a network with a PatchEncoder"):
-            Pcmc(parts, engine.augment, CONFIG, sleep=SLEEP, seed=0, device=torch.device("cpu"), precision="float32")
+    parts = replace(engine._eager_step.parts, memory=None)
+    place = {"seed": 0, "device": torch.device("cpu"), "precision": "float32"}
+    with pytest.raises(InputError, match="PCMC needs a PatchMemory"):
+        Pcmc(parts, engine.augment, CONFIG, patching=PATCHING, sleep=SLEEP, **place)  # type: ignore[arg-type]

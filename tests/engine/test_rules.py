@@ -14,13 +14,12 @@ from climb.alignment.relation import Relation
 from climb.alignment.snapshot import Snapshot
 from climb.alignment.stored_targets import StoredTargets
 from climb.augment import Augment, simclr
-from climb.config import LearnerConfig, MemoryConfig
-from climb.engine import BatchRule, Engine, Parts, Precision, StreamAndReplay
-from climb.engine.rules import IidChunks, MemoryOnly, MixUp
+from climb.engine import BatchRule, Engine, IidChunks, MemoryOnly, MixUp, Parts, Precision, StreamAndReplay
 from climb.errors import ClimbError, InputError
 from climb.memory import CentroidMemory, FifoMemory, Memory, ReservoirMemory
 from climb.nets import Encoded, Network, bottleneck, build_network
 from climb.objectives import SimCLR
+from climb.settings.config import LearnerConfig, MemoryConfig
 
 CONFIG = LearnerConfig(
     backbone="micro",

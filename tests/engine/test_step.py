@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from climb.alignment import EmaTeacher
-from climb.engine import Engine, Parts, ahead
+from climb.engine import Engine, Parts
 from climb.engine.numerics import Precision
-from climb.engine.second_stream import BESIDE, SecondStream
 from climb.engine.step import TrainStep, trainable
 from climb.errors import ClimbError
 from climb.methods import METHODS
@@ -34,24 +33,6 @@ def step_of(engine: Engine, parts: Parts | None = None, *, precision: Precision 
         precision=precision,
         device=engine.device,
     )
-
-
-@pytest.mark.parametrize("where", ["_ask_teacher", "_losses"])
-def test_what_was_started_is_waited_for_whatever_breaks_off(
-    where: str, make_engine: Make, images: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a GPU the teacher and running statistics go on beside the step; who catches the error may load a state."""
-    waited: list[SecondStream] = []
-    monkeypatch.setattr(SecondStream, "wait", lambda stream, device: waited.append(stream))
-
-    def without_memory(*arguments: object) -> torch.Tensor:
-        raise torch.OutOfMemoryError
-
-    step = step_of(make_engine("cla-b"))
-    monkeypatch.setattr(step, where, without_memory)
-    with pytest.raises(torch.OutOfMemoryError):
-        step(images(), torch.arange(10), torch.arange(0), torch.zeros(0))
-    assert waited == [ahead.STREAM, BESIDE]
 
 
 @pytest.mark.parametrize("method", sorted(METHODS.keys() - {"pcmc"}))

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.evaluation import extract_features
+from climb.evaluation.features import check_label_range, check_labelled, check_pair
 
 
 def make_encoder() -> nn.Sequential:
@@ -31,7 +32,7 @@ def prepare(batch: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 10, 1024])
-def test_features_are_those_of_evaluation_mode_whatever_the_batch(batch_size: int) -> None:
+def test_features_are_those_of_evaluation_mode_for_any_batch_size(batch_size: int) -> None:
     encoder, images = make_encoder().train(), make_images(10)
     features = extract_features(encoder, images, prepare, batch_size=batch_size, device="cpu")
     with torch.no_grad():
@@ -75,7 +76,7 @@ def test_half_precision_encoders_give_float32() -> None:
     assert features.dtype == torch.float32
 
 
-def test_the_arithmetic_is_what_was_asked_for_whatever_is_set_outside() -> None:
+def test_the_precision_argument_overrides_global_settings() -> None:
     seen: list[torch.dtype] = []
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
     encoder.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
@@ -94,11 +95,55 @@ def test_the_arithmetic_is_what_was_asked_for_whatever_is_set_outside() -> None:
         (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), 0, "batch_size is 0"),
     ],
 )
-def test_bad_input_is_refused(images: torch.Tensor, batch_size: int, message: str) -> None:
+def test_bad_input_is_rejected(images: torch.Tensor, batch_size: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         extract_features(make_encoder(), images, prepare, batch_size=batch_size, device="cpu")
 
 
-def test_an_encoder_that_gives_maps_is_refused() -> None:
-    with pytest.raises(InputError, match=r"for 2 images it gave \(2, 6, 6, 6\)"):
+def test_an_encoder_that_returns_maps_is_rejected() -> None:
+    with pytest.raises(InputError, match=r"for 2 images it returned \(2, 6, 6, 6\)"):
         extract_features(make_encoder()[:3], make_images(2), prepare, device="cpu")
+
+
+def zeros(rows: int) -> torch.Tensor:
+    return torch.zeros(rows, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (torch.zeros(3, 2, 2), zeros(3), r"features must be floating point \(n, f\), not torch.float32 \(3, 2, 2\)"),
+        (torch.zeros(3, 2, dtype=torch.uint8), zeros(3), "not torch.uint8"),
+        (torch.zeros(3, 0), zeros(3), r"not torch.float32 \(3, 0\)"),
+        (torch.zeros(3, 2), torch.zeros(3), r"labels must be int64 \(n,\), not torch.float32 \(3,\)"),
+        (torch.zeros(3, 2), zeros(4), "3 rows of features but 4 labels"),
+        (torch.zeros(0, 2), zeros(0), "no rows"),
+        (torch.zeros(3, 2), zeros(3).to("meta"), r"features are on cpu but labels on meta.*labels.to\('cpu'\)"),
+    ],
+)
+def test_invalid_input_is_rejected_and_named(features: torch.Tensor, labels: torch.Tensor, message: str) -> None:
+    with pytest.raises(InputError, match=f"^some part: .*{message}"):
+        check_labelled("some part", features, labels)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_diverged_encoder_is_called_that(value: float) -> None:
+    features = torch.zeros(4, 3)
+    features[1:3, 0] = value
+    with pytest.raises(ClimbError, match=r"2 of 4 rows of features are not finite\. The encoder has diverged"):
+        check_labelled("train", features, zeros(4))
+
+
+@pytest.mark.parametrize("labels", [[0, 3], [-1, 2]])
+def test_labels_outside_the_classes_are_rejected(labels: list[int]) -> None:
+    with pytest.raises(InputError, match="with 3 classes, 0 to 2 is allowed"):
+        check_label_range("train", torch.tensor(labels), 3)
+
+
+def test_parts_must_fit_together() -> None:
+    with pytest.raises(InputError, match="train features have 2 columns but test features 3"):
+        check_pair(torch.zeros(4, 2), zeros(4), torch.zeros(4, 3), zeros(4))
+    with pytest.raises(InputError, match="labels run from -1"):
+        check_pair(torch.zeros(4, 2), zeros(4) - 1, torch.zeros(4, 2), zeros(4))
+    with pytest.raises(InputError, match=r"^test: 4 rows of features but 5 labels"):
+        check_pair(torch.zeros(4, 2), zeros(4), torch.zeros(4, 2), zeros(5))

@@ -108,14 +108,14 @@ def test_one_task_has_neither_forgetting_nor_future_and_still_makes_json() -> No
         ([[1.0, 2.0]], None, "must be tasks x tasks, not 1 x 2"),
         ([], None, "must be tasks x tasks, not 0"),
         ([[1.0], [1.0, 2.0]], None, "rows of equal length"),
-        ([[101.0]], None, "percentages, 0 to 100"),
-        ([[50.0, 50.0], [50.0, -1.0]], None, "percentages, 0 to 100"),
-        ([[float("nan")]], None, "percentages, 0 to 100"),
+        ([[101.0]], None, "percentages from 0 to 100"),
+        ([[50.0, 50.0], [50.0, -1.0]], None, "percentages from 0 to 100"),
+        ([[float("nan")]], None, "percentages from 0 to 100"),
         (MATRIX, [1, 2], r"3 counts above 0, one per task, not \[1, 2\]"),
         (MATRIX, [1, 0, 2], "3 counts above 0"),
     ],
 )
-def test_bad_input_is_refused(matrix: list[list[float]], counts: list[int] | None, message: str) -> None:
+def test_bad_input_is_rejected(matrix: list[list[float]], counts: list[int] | None, message: str) -> None:
     for metric in (final_accuracy, continual_accuracy, continual_accuracy_all, forward_accuracy, forgetting):
         with pytest.raises(InputError, match=message):
             metric(matrix, counts)

@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from climb.evaluation.captured_epoch import captured_epoch
-from climb.evaluation.probe_epoch import ProbeEpoch
+from climb.evaluation.probe_epoch import ProbeEpoch, captured_epoch
 
 
 def test_every_step_is_that_of_autograd_and_torch_adam(blobs) -> None:

@@ -155,13 +155,13 @@ def test_the_default_configuration_is_the_protocol(data: Labelled) -> None:
 
 
 @pytest.mark.parametrize("after", [-1, 2])
-def test_an_experience_that_does_not_exist_is_refused(data: Labelled, after: int) -> None:
+def test_an_experience_that_does_not_exist_is_rejected(data: Labelled, after: int) -> None:
     with pytest.raises(InputError, match=f"after is {after}; with 2 experiences, 0 to 1 is allowed"):
         evaluate(data, by_class(data, (0, 1, 2), (3, 4, 5)), after=after, classes=CLASSES, seed=0)
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
-def test_an_experience_without_rows_is_refused(data: Labelled, part: str) -> None:
+def test_an_experience_without_rows_is_rejected(data: Labelled, part: str) -> None:
     first, second = by_class(data, (0, 1, 2), (3, 4, 5))
     second = replace(second, **{part: torch.empty(0, dtype=torch.int64)})
     with pytest.raises(InputError, match=f"experience 1 has no {part} rows"):
@@ -169,14 +169,14 @@ def test_an_experience_without_rows_is_refused(data: Labelled, part: str) -> Non
 
 
 @pytest.mark.parametrize(("part", "row"), [("train", 900), ("validation", -1), ("test", 600)])
-def test_rows_outside_the_split_are_refused(data: Labelled, part: str, row: int) -> None:
+def test_rows_outside_the_split_are_rejected(data: Labelled, part: str, row: int) -> None:
     first, second = by_class(data, (0, 1, 2), (3, 4, 5))
     second = replace(second, **{part: torch.tensor([0, row])})
     with pytest.raises(InputError, match=f"experience 1: {part} rows run from"):
         evaluate(data, [first, second], after=0, classes=CLASSES, seed=0)
 
 
-def test_labels_outside_the_classes_are_refused(data: Labelled) -> None:
+def test_labels_outside_the_classes_are_rejected(data: Labelled) -> None:
     tasks = by_class(data, (0, 1, 2), (3, 4, 5))
     with pytest.raises(InputError, match="train: labels run from 0 to 5; with 4 classes, 0 to 3 is allowed"):
         evaluate(data, tasks, after=0, classes=4, seed=0)

@@ -10,9 +10,17 @@ import torch
 from PIL import Image
 
 from climb import Climb
-from climb.config import DataConfig, EvaluationConfig, Execution, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
 from climb.nets import SavedEncoder, build_network, save_encoder
-from climb.runs import execute
+from climb.session import execute
+from climb.settings.config import (
+    DataConfig,
+    EvaluationConfig,
+    Execution,
+    LearnerConfig,
+    MemoryConfig,
+    RunConfig,
+    StreamConfig,
+)
 
 MEAN, STD = (0.45, 0.5, 0.55), (0.2, 0.25, 0.3)
 
@@ -66,7 +74,9 @@ def noise(n: int, seed: int = 0, side: int = 16) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def learned(tmp_path: Path) -> tuple[Climb, Path]:
     """An estimator that has learned 60 images of `noise`, and the file it saved itself to."""
-    model = Climb(capacity=60, backbone="micro", replay_batch=8, device="cpu").partial_fit(noise(60))
+    model = Climb(capacity=60, backbone="micro", replay_batch=8, device="cpu", precision="float32").partial_fit(
+        noise(60)
+    )
     model.save(tmp_path / "learner.safetensors")
     return model, tmp_path / "learner.safetensors"
 

@@ -97,12 +97,12 @@ def test_one_image_and_what_is_none(pictures: Path, tmp_path: Path) -> None:
         images_of(tmp_path / "nowhere", 16)
     with pytest.raises(InputError, match="file of another kind"):
         images_of(pictures / "notes.txt", 16)
-    with pytest.raises(InputError, match="never ends"):
+    with pytest.raises(InputError, match="is endless"):
         images_of("rtsp://127.0.0.1/camera", 16)
 
 
 def test_a_file_that_cannot_be_written_or_read(tmp_path: Path, encoder_file: Callable[..., Path]) -> None:
-    with pytest.raises(InputError, match=r"\.npy or \.parquet files; given"):
+    with pytest.raises(InputError, match=r"must end in \.npy or \.parquet, not"):
         write_features(tmp_path / "features.csv", [])
     (tmp_path / "empty").mkdir()
     model = open_model(encoder_file(), device="cpu")
@@ -113,34 +113,34 @@ def test_a_file_that_cannot_be_written_or_read(tmp_path: Path, encoder_file: Cal
         with pytest.raises(InputError, match="does not exist; write it with: climb embed"):
             read_features(tmp_path / name)
     broken = Embedded(paths=["a\nb"], features=np.zeros((1, 2), np.float32))
-    with pytest.raises(InputError, match="has a line break"):
+    with pytest.raises(InputError, match="contains a line break"):
         write_features(tmp_path / "features.npy", [broken])
     write_features(tmp_path / "features.parquet", [broken])
     assert next(read_features(tmp_path / "features.parquet")).paths == ["a\nb"]
 
 
-def test_files_of_other_people(tmp_path: Path) -> None:
+def test_files_of_other_programs(tmp_path: Path) -> None:
     np.save(tmp_path / "alone.npy", np.zeros((3, 2), np.float32))
     with pytest.raises(InputError, match="cannot read"):
         next(read_features(tmp_path / "alone.npy"))
     (tmp_path / "alone.paths.txt").write_text("one\n")
-    with pytest.raises(InputError, match="one row and one line an image"):
+    with pytest.raises(InputError, match="one row and one line per image"):
         next(read_features(tmp_path / "alone.npy"))
     (tmp_path / "alone.npy").write_bytes(b"")
     with pytest.raises(InputError, match="cannot read"):
         next(read_features(tmp_path / "alone.npy"))
     with open(tmp_path / "alone.npy", "wb") as file:
         np.savez(file, features=np.zeros((1, 2), np.float32))
-    with pytest.raises(InputError, match="holds no array of numbers"):
+    with pytest.raises(InputError, match="has no array of numbers"):
         next(read_features(tmp_path / "alone.npy"))
     np.save(tmp_path / "alone.npy", np.array([["one", "two"]]))
-    with pytest.raises(InputError, match="holds no array of numbers"):
+    with pytest.raises(InputError, match="has no array of numbers"):
         next(read_features(tmp_path / "alone.npy"))
     (tmp_path / "text.parquet").write_text("no parquet")
-    with pytest.raises(InputError, match="no Parquet file"):
+    with pytest.raises(InputError, match="not a Parquet file"):
         next(read_features(tmp_path / "text.parquet"))
     pyarrow.parquet.write_table(pyarrow.table({"path": ["a"]}), tmp_path / "half.parquet")
-    with pytest.raises(InputError, match=r"has the columns path; .* one called embedding"):
+    with pytest.raises(InputError, match=r"has the columns path; .* one column embedding"):
         next(read_features(tmp_path / "half.parquet"))
 
 
@@ -159,7 +159,7 @@ ROWS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
         (ARROW_TEXT.cast(pyarrow.string_view()), pyarrow.array(ROWS, pyarrow.list_(pyarrow.float16()))),
     ],
 )
-def test_parquet_files_of_other_programs_are_read_whatever_types_they_use(
+def test_parquet_files_of_other_programs_are_read_with_any_column_types(
     tmp_path: Path, compression: str, paths: Any, rows: Any
 ) -> None:
     target = tmp_path / "f.parquet"
@@ -185,15 +185,15 @@ def test_rows_without_a_path_or_an_embedding_are_left_out_and_counted(
     ("columns", "said"),
     [
         ({"image": [{"bytes": b"x", "path": "x"}], "label": [1]}, r"columns image, label; .* hf:.*f\.parquet"),
-        ({"path": ["a"], "embedding": [1.0]}, r"embedding of .* is of double, not of lists of numbers"),
-        ({"path": ["a"], "embedding": [b"abcd"]}, r"embedding of .* is of binary, not of lists of numbers"),
-        ({"path": ["a"], "embedding": [[[1.0]]]}, r"is of list<.*list<.*>, not of lists of numbers"),
-        ({"path": ["a"], "embedding": [["x"]]}, r"is of list<.*string>, not of lists of numbers"),
-        ({"path": [1], "embedding": [[1.0]]}, r"path of .* is of int64, not of text"),
+        ({"path": ["a"], "embedding": [1.0]}, r"embedding of .* has type double, not lists of numbers"),
+        ({"path": ["a"], "embedding": [b"abcd"]}, r"embedding of .* has type binary, not lists of numbers"),
+        ({"path": ["a"], "embedding": [[[1.0]]]}, r"has type list<.*list<.*>, not lists of numbers"),
+        ({"path": ["a"], "embedding": [["x"]]}, r"has type list<.*string>, not lists of numbers"),
+        ({"path": [1], "embedding": [[1.0]]}, r"path of .* has type int64, not text"),
         ({"path": ["a", "b"], "embedding": [[1.0], [1.0, 2.0]]}, r"have 1 to 2 numbers"),
     ],
 )
-def test_a_parquet_file_of_other_columns_is_refused_with_what_it_has_and_what_to_type(
+def test_a_parquet_file_with_wrong_columns_is_rejected_with_a_remedy(
     tmp_path: Path, columns: dict[str, Any], said: str
 ) -> None:
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "f.parquet")
@@ -202,7 +202,7 @@ def test_a_parquet_file_of_other_columns_is_refused_with_what_it_has_and_what_to
     assert "climb embed MODEL IMAGES --out features.parquet" in str(raised.value)
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_columns_of_one_name_are_rejected(tmp_path: Path) -> None:
     table = pyarrow.table([["a"], ["b"], [[1.0]]], names=["path", "path", "embedding"])
     pyarrow.parquet.write_table(table, tmp_path / "f.parquet")
     with pytest.raises(InputError, match="has the columns path, path, embedding"):
@@ -210,7 +210,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["rows", "footer"])
-def test_a_damaged_parquet_file_is_refused_by_its_name(tmp_path: Path, part: str) -> None:
+def test_a_damaged_parquet_file_is_rejected_and_named(tmp_path: Path, part: str) -> None:
     target = tmp_path / "f.parquet"
     rows = np.random.default_rng(0).normal(size=(50, 8)).tolist()
     table = pyarrow.table({"path": [f"{number}.png" for number in range(50)], "embedding": rows})
@@ -218,13 +218,13 @@ def test_a_damaged_parquet_file_is_refused_by_its_name(tmp_path: Path, part: str
     whole = target.read_bytes()
     first, last = (4, 400) if part == "rows" else (len(whole) - 200, len(whole) - 20)
     target.write_bytes(whole[:first] + bytes(byte ^ 0x5A for byte in whole[first:last]) + whole[last:])
-    with pytest.raises(InputError, match=r"f\.parquet is no Parquet file, or a damaged one"):
+    with pytest.raises(InputError, match=r"f\.parquet is not a Parquet file, or damaged"):
         list(read_features(target))
 
 
 def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r'need pyarrow\. Type: pip install "climb-ssl\[data\]"'):
+    with pytest.raises(InputError, match=r'\.parquet files need the extra: pip install "climb-ssl\[data\]"'):
         write_features(tmp_path / "features.parquet", [])
 
 
@@ -239,7 +239,7 @@ def test_odd_names_come_back_as_they_are(tmp_path: Path, suffix: str) -> None:
     assert np.array_equal(again.features, batch.features)
 
 
-def test_features_beside_the_paths_of_others_are_refused(tmp_path: Path) -> None:
+def test_features_with_the_paths_of_another_file_are_rejected(tmp_path: Path) -> None:
     """As after a process that was killed between putting the one and the other in place."""
     target, beside = tmp_path / "f.npy", tmp_path / "f.paths.txt"
     write_features(target, [Embedded(paths=["a", "b"], features=np.eye(2, dtype=np.float32))])

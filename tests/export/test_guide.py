@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from climb.cli.embed import embed
-from climb.cli.export import export as export_verb
-from climb.cli.probe import probe
-from climb.cli.search import search
+from climb.cli.models import embed, probe, search
+from climb.cli.models import export as export_verb
 from climb.export import export, open_model
 
 GUIDE = Path(__file__).parents[2] / "docs" / "use-elsewhere.md"

@@ -1,8 +1,7 @@
-"""What a notebook shows of a learner and of results."""
+"""How a notebook displays a learner and results."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,8 +10,9 @@ import numpy as np
 
 from climb import Climb
 from climb.export import open_model, probe
-from climb.learn import learn
 from climb.runs import Result
+from climb.runs.run_file_checks import read_object
+from climb.session import learn
 
 
 def cells(html: str) -> dict[str, str]:
@@ -25,17 +25,17 @@ def test_a_learner_says_what_it_has_learned(learned: tuple[Climb, Path]) -> None
     shown = cells(model._repr_html_())
     assert shown["learned"] == f"60 images in {model.engine_.budget.steps} steps"
     assert model.memory_ is not None
-    assert shown["remembers"] == f"{len(model.memory_)} of at most 60 images"
+    assert shown["memory"] == f"{len(model.memory_)} of at most 60 images"
     assert shown["network"] == "micro, 16 x 16 pixels, on cpu"
 
 
 def test_a_learner_that_has_learned_nothing() -> None:
     shown = cells(Climb(method="<b>", capacity=70)._repr_html_())
-    assert shown == {"made by": "Climb(method='<b>', capacity=70)", "learned": "nothing yet"}
+    assert shown == {"model": "Climb(method='<b>', capacity=70)", "learned": "nothing yet"}
 
 
 def test_the_result_of_a_run(run_folder: Path) -> None:
-    result = Result(json.loads((run_folder / "result.json").read_text()))
+    result = Result(read_object(run_folder / "result.json"))
     shown = cells(result._repr_html_())
     assert shown["final accuracy"] == f"{result['final_accuracy']:.2f}"
     assert shown["cbp"] == f"{result['cbp']:,}"

@@ -1,4 +1,4 @@
-"""Probes of a labelled folder: better than chance, and what scikit-learn finds with the same features."""
+"""Probes of a labelled folder: better than chance, and equal to scikit-learn on the same features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 from climb.errors import InputError
 from climb.export import OpenModel, embed, images_of, open_model, probe
-from climb.export.labelled import read_labelled
+from climb.session import execute
+from climb.settings.config import (
+    DataConfig,
+    EvaluationConfig,
+    Execution,
+    LearnerConfig,
+    MemoryConfig,
+    RunConfig,
+    StreamConfig,
+)
 
 Coloured = Callable[..., Path]
 
@@ -89,19 +98,42 @@ def test_few_shots_are_the_mean_of_draws(model: OpenModel, coloured: Coloured) -
 
 def test_without_a_test_part_a_fifth_of_each_class_is_one(model: OpenModel, coloured: Coloured) -> None:
     folder = coloured({"": 40})
-    listed = read_labelled(folder, seed=0)
-    assert np.bincount(listed.train.labels).tolist() == [32] * 3
-    assert np.bincount(listed.test.labels).tolist() == [8] * 3
-    assert not set(listed.train.files) & set(listed.test.files)
-    assert read_labelled(folder, seed=0) == listed != read_labelled(folder, seed=1)
+    found = probe(model, folder)
+    assert (found["train_images"], found["test_images"], found["seed"]) == (96, 24, 0)
+    assert min(found["linear_accuracy"], found["knn_accuracy"], found["ridge_accuracy"]) > 50
+    assert probe(model, folder, seed=0) == found != probe(model, folder, seed=1)
+
+
+@pytest.mark.parametrize("prefix", ["", "train"])
+def test_on_the_images_of_a_run_its_own_test_images_and_scenario_are_used(
+    prefix: str, coloured: Coloured, tmp_path: Path
+) -> None:
+    """Otherwise the probe would test on images that the run was trained on."""
+    folder = coloured({prefix: 40})
+    config = RunConfig(
+        seed=3,
+        data=DataConfig(dataset="folder", image_size=16),
+        stream=StreamConfig(tasks=3),
+        learner=LearnerConfig(backbone="micro", image_size=16, replay_batch=8, memory=MemoryConfig(capacity=100)),
+        evaluation=EvaluationConfig(ridge=True),
+    )
+    result = execute(config, Execution(device="cpu", data_root=str(folder)), tmp_path / "run")
+    model = open_model(tmp_path / "run", device="cpu")
     found = probe(model, folder)
     assert (found["train_images"], found["test_images"]) == (96, 24)
-    assert min(found["linear_accuracy"], found["knn_accuracy"], found["ridge_accuracy"]) > 50
+    assert found["ridge_accuracy"] == pytest.approx(result["ridge_accuracy"])
+    assert found["linear_accuracy"] == pytest.approx(result["final_accuracy"])
+    assert found["seed"] == 3
+    # The split is the run's with any seed, also at another place, and of its encoder's file.
+    other = shutil.copytree(folder, tmp_path / "elsewhere")
+    assert probe(open_model(model.file, device="cpu"), other, seed=5)["ridge_accuracy"] == found["ridge_accuracy"]
+    (other / prefix / "class0" / "000.png").unlink()  # other images than the run's
+    assert probe(model, other)["seed"] == 0
 
 
-def test_train_alone_is_split_and_val_is_a_test_part(coloured: Coloured) -> None:
-    assert len(read_labelled(coloured({"train": 10}), seed=0).test.files) == 6
-    assert len(read_labelled(coloured({"train": 10, "val": 4}), seed=0).test.files) == 12
+def test_train_alone_is_split_and_val_is_a_test_part(model: OpenModel, coloured: Coloured) -> None:
+    assert probe(model, coloured({"train": 10}))["test_images"] == 6
+    assert probe(model, coloured({"train": 10, "val": 4}))["test_images"] == 12
 
 
 def test_an_unreadable_image_is_left_out(model: OpenModel, coloured: Coloured) -> None:
@@ -119,7 +151,7 @@ def test_folders_that_cannot_be_probed(model: OpenModel, coloured: Coloured, tmp
         probe(model, tmp_path / "nowhere")
     with pytest.raises(InputError, match="is a file; give a folder"):
         probe(model, model.file)
-    with pytest.raises(InputError, match="1 sub-folder; a probe needs one for each"):
+    with pytest.raises(InputError, match="1 class; a probe needs at least two"):
         probe(model, coloured({"": 4}, classes=1))
     (tmp_path / "coloured/class9").mkdir()
     with pytest.raises(InputError, match="class 'class9' has no image"):
@@ -138,7 +170,7 @@ def test_folders_that_cannot_be_probed(model: OpenModel, coloured: Coloured, tmp
 def test_a_class_of_one_and_a_class_unknown_to_training(model: OpenModel, coloured: Coloured) -> None:
     folder = coloured({"train": 2, "test": 2})
     (folder / "test/class7").mkdir()
-    with pytest.raises(InputError, match=r"has classes that .*train has not: class7"):
+    with pytest.raises(InputError, match=r"has classes that .*train lacks: class7"):
         probe(model, folder)
     (folder / "train/class1/001.png").unlink()
     with pytest.raises(InputError, match="class 'class1' has 1 image"):

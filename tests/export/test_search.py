@@ -20,10 +20,10 @@ from PIL import Image
 from climb import Climb
 from climb.cli import run_command
 from climb.errors import InputError
-from climb.export import Found, embed, images_of, open_model, search, stored_images, write_features
+from climb.export import SearchResult, embed, images_of, open_model, search, stored_images, write_features
 from climb.export.embed import Embedded
-from climb.export.found_page import copy_found, write_page
 from climb.export.search import nearest
+from climb.export.search_page import copy_found, write_page
 from climb.runs import RunFolder
 
 from .conftest import noise
@@ -69,7 +69,7 @@ def test_features_of_another_model_are_noticed(
     learner.partial_fit(noise(60, seed=8)).save(tmp_path / "on.safetensors")
     search(open_model(tmp_path / "on.safetensors", device="cpu"), pictures / "17.png", within=tmp_path / name)
     (record,) = caplog.records
-    assert "was written by another model, or by this one before it learned on" in record.getMessage()
+    assert "was written by another model, or by this one before further training" in record.getMessage()
     for path in pictures.glob("*.png"):
         path.write_bytes(b"gone")
     caplog.clear()
@@ -138,7 +138,9 @@ def test_the_memory_of_a_saved_learner(learned: tuple[Climb, Path], tmp_path: Pa
 
 @pytest.mark.parametrize("method", ["er-reservoir", "minred", "cla-r"])
 def test_flat_memories_too(method: str, tmp_path: Path) -> None:
-    model = Climb(method=method, capacity=60, backbone="micro", replay_batch=8, device="cpu").partial_fit(noise(80))
+    model = Climb(
+        method=method, capacity=60, backbone="micro", replay_batch=8, device="cpu", precision="float32"
+    ).partial_fit(noise(80))
     model.save(tmp_path / "model.safetensors")
     opened = open_model(tmp_path / "model.safetensors", device="cpu")
     stored = stored_images(opened)
@@ -162,12 +164,12 @@ def test_a_memory_kept_small_is_searched_by_the_features_of_the_full_images(
 ) -> None:
     model = open_model(encoder_file(side=64), device="cpu")
     images = torch.from_numpy(noise(12, seed=6, side=64)).permute(0, 3, 1, 2).contiguous()
-    from climb.runs.remembered import Group, Remembered
+    from climb.memory.snapshot import Group, MemorySnapshot
 
     group = Group(
         tier="stored", centroid=None, numbers=list(range(12)), images=images, embeddings=model.features(images)
     )
-    RunFolder(tmp_path).save_memory(Remembered(seen=12, groups=[group]))
+    RunFolder(tmp_path).save_memory(MemorySnapshot(seen=12, groups=[group]))
     found = search(model, write_image(tmp_path, images[7]), top=1)[0]
     assert found.name == "image 7"
     assert found.similarity == pytest.approx(1, abs=1e-5)
@@ -209,29 +211,29 @@ def test_bad_requests(
     with pytest.raises(InputError, match="top is 0; it must be at least 1"):
         search(model, asked, top=0)
     alone = open_model(encoder_file(), device="cpu")
-    with pytest.raises(InputError, match="remembers no image"):
+    with pytest.raises(InputError, match="contains no stored images"):
         search(alone, asked)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no image to search in"):
+    with pytest.raises(InputError, match="no image to search"):
         search(model, asked, within=tmp_path / "empty")
     wide = open_model(encoder_file("vit-tiny", 16, name="wide.safetensors"), device="cpu")
     write_features(tmp_path / "wide.npy", embed(wide, images_of(pictures, 16)))
-    with pytest.raises(InputError, match="have 192 numbers, this model's have 128"):
+    with pytest.raises(InputError, match="have 192 numbers, those of this model 128"):
         search(model, asked, within=tmp_path / "wide.npy")
     found = search(model, asked, within=pictures, top=2)
     (pictures / "00.png").rename(pictures / "moved.png")
-    with pytest.raises(InputError, match="is not there any more"):
+    with pytest.raises(InputError, match="does not exist any more"):
         copy_found(tmp_path / "copies", found)
     with pytest.raises(InputError, match="cannot show"):
         write_page(tmp_path / "page.html", pictures / "moved.png", found)
-    with pytest.raises(InputError, match="is a file; --out must name a folder"):
+    with pytest.raises(InputError, match="is a file; --out must be a folder"):
         copy_found(tmp_path / "text.png", found)
 
 
 def test_an_image_with_the_longest_of_names_is_copied(tmp_path: Path) -> None:
     path = tmp_path / ("ü" * 125 + ".png")  # 254 bytes
     Image.new("RGB", (8, 8)).save(path)
-    (copy,) = copy_found(tmp_path / "copies", [Found(name=str(path), similarity=-0.5, path=path)])
+    (copy,) = copy_found(tmp_path / "copies", [SearchResult(name=str(path), similarity=-0.5, path=path)])
     assert copy.read_bytes() == path.read_bytes()
     assert copy.name.startswith("001--0.500-ü")
     assert copy.suffix == ".png"
@@ -249,14 +251,14 @@ def test_images_inside_a_shard_have_no_file_to_show(
     page = write_page(tmp_path / "found.html", pictures / "03.png", found).read_text(encoding="utf-8")
     assert page.count("<img") == 1  # the one asked for
     assert "s.tar#03.png" in page
-    with pytest.raises(InputError, match="no file of its own"):
+    with pytest.raises(InputError, match="not a separate file"):
         copy_found(tmp_path / "copies", found)
 
 
 def test_deep_greys_and_clear_places_are_shown_as_the_encoder_sees_them(tmp_path: Path) -> None:
     Image.fromarray(np.full((8, 8), 77 * 256, dtype=np.uint16)).save(tmp_path / "deep.png")
     Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(tmp_path / "clear.png")
-    found = [Found(name="clear.png", similarity=1.0, path=tmp_path / "clear.png")]
+    found = [SearchResult(name="clear.png", similarity=1.0, path=tmp_path / "clear.png")]
     page = write_page(tmp_path / "found.html", tmp_path / "deep.png", found).read_text(encoding="utf-8")
     colours = [
         Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB").getpixel((4, 4))
@@ -278,7 +280,7 @@ def test_names_with_brackets_are_printed_as_they_are(
     assert "[/red].png" in said
 
 
-def test_features_that_are_no_numbers_are_never_found() -> None:
+def test_features_with_nan_are_never_results() -> None:
     rows = Embedded(paths=["a", "b", "c"], features=np.array([[np.nan, 1], [1, 0], [0, 1]], np.float32))
     found = nearest(np.array([1, 0], np.float32), [rows], 3)
     assert [(one.name, one.similarity) for one in found] == [("b", 1.0), ("c", 0.0)]

@@ -1,4 +1,4 @@
-"""Lets the memory's tests share their helpers: with importlib imports a test file does not see its neighbours."""
+"""Makes the helper modules of this folder importable, which importlib mode does not."""
 
 from __future__ import annotations
 

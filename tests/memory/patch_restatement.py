@@ -1,4 +1,4 @@
-"""PCMC's memory said again, slowly and plainly, to hold the fast one to.
+"""A slow and plain re-implementation of PCMC's memory, for comparison with the fast one.
 
 Python lists of small objects, float64, one patch at a time; patches are only their numbers. It shares with
 `PatchMemory` no code but the named generator, since both must draw the same random numbers.
@@ -48,7 +48,7 @@ class PatchRestatement:
         self.p = novelty_percentile
         self.q = thinning
         self.rng = numpy_generator(seed, "memory")
-        self.stm: list[Group] = []  # in the order they were opened
+        self.stm: list[Group] = []  # in order of creation
         self.ltm: list[Group] = []
         self.distances: list[float] = []
         self.threshold = math.nan

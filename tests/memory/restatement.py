@@ -1,4 +1,4 @@
-"""Algorithm 1 of the CLIMB paper said again, slowly and plainly, to hold the fast memory to.
+"""A slow and plain re-implementation of Algorithm 1 of the CLIMB paper, for comparison with the fast one.
 
 Python lists of small objects, float64, one image at a time; images are only their numbers. It shares with
 `CentroidMemory` no code but the named generator, since both must draw the same random numbers.
@@ -18,7 +18,7 @@ from climb.seeds import numpy_generator
 
 @dataclass(eq=False)
 class Centroid:
-    """One centroid: its value, the numbers of its images (the anchor first), when it last took an image in."""
+    """One centroid: its value, the numbers of its images (the anchor first), when an image last joined."""
 
     id: int
     value: np.ndarray
@@ -27,7 +27,7 @@ class Centroid:
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Cosine of two vectors, 0 when one of them has no direction."""
+    """Cosine of two vectors, 0 if one of them is zero."""
     norms = math.sqrt(float(a @ a)) * math.sqrt(float(b @ b))
     return float(a @ b) / norms if norms > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""The fast memory and the plain restatement of Algorithm 1, fed the same stream, must agree image for image."""
+"""The fast memory and the plain re-implementation of Algorithm 1 agree image for image on the same stream."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def assert_same_memory(ours: CentroidMemory, theirs: Restatement) -> None:
 def drive(
     embeddings: np.ndarray, capacity: int, sizes: dict[str, Any], *, replay: int, seed: int, **options: Any
 ) -> Counter[str]:
-    """Both memories through the whole stream, compared after every insert."""
+    """Run both memories through the stream and compare them after every insert."""
     rng = np.random.default_rng(seed)
     ours = CentroidMemory(capacity, IMAGE_SHAPE, embeddings.shape[1], seed=seed, **sizes, **options)
     theirs = Restatement(capacity, seed=seed, **sizes, **options)
@@ -93,13 +93,13 @@ def test_small_memory_agrees_image_for_image(seed: int, prune: str, replay: int)
 
 @pytest.mark.parametrize("accept", [0.0, 1.0])
 @pytest.mark.parametrize("rate", [0.05, 0.5])
-def test_rates_mean_the_same_to_both(rate: float, accept: float) -> None:
+def test_rates_agree(rate: float, accept: float) -> None:
     embeddings = drifting_clusters(300, 8, clusters=10, spread=0.35, seed=11)
     happened = drive(embeddings, 33, SMALL, replay=16, seed=11, stm_rate=rate, ltm_accept=accept)
     assert happened["promoted"] >= 10
 
 
-def test_embeddings_without_direction_are_at_distance_one_in_both() -> None:
+def test_zero_embeddings_are_at_distance_one_in_both() -> None:
     embeddings = drifting_clusters(200, 8, clusters=10, spread=0.35, seed=5)
     embeddings[::9] = 0.0
     drive(embeddings, 33, SMALL, replay=0, seed=5)

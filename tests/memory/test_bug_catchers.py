@@ -9,13 +9,14 @@ import pytest
 import torch
 from traffic import IMAGE_SHAPE, drifting_clusters, numbered_images
 
-from climb.memory import CentroidMemory, ReferenceMemory, SwappedRefreshMemory
+from climb.contrib.released import ReferenceMemory, SwappedRefreshMemory
+from climb.memory import CentroidMemory
 
 DIM = 16
 
 
 def grown(kind: Any = CentroidMemory, capacity: int = 60, **options: Any) -> tuple[Any, torch.Tensor]:
-    """A memory with images on both sides, and the embeddings of all it was given, by image id."""
+    """A memory with images in both tiers, and all inserted embeddings by image id."""
     sizes = {"stm_centroids": 10, "ltm_centroids": 6, "images_per_centroid": 5, "window": 50}
     memory = kind(capacity, IMAGE_SHAPE, DIM, **{**sizes, "novelty_percentile": 0.9, **options})
     embeddings = torch.from_numpy(drifting_clusters(300, DIM, clusters=15, spread=0.3, seed=4))
@@ -38,7 +39,7 @@ def distance_to_own_centroid(memory: Any, ids: torch.Tensor, embeddings: torch.T
 
 
 def replay(memory: Any, embeddings: torch.Tensor, times: int) -> list[float]:
-    """How far replayed images are from their own centroid, before each refresh."""
+    """Distance of replayed images to their own centroid, before each refresh."""
     distances = []
     for _ in range(times):
         batch = memory.sample(20)
@@ -61,7 +62,7 @@ def test_replay_pulls_centroids_toward_their_own_images() -> None:
     assert np.mean(distances[-5:]) < 0.8 * before
 
 
-def test_the_released_code_pushes_them_away() -> None:
+def test_the_released_code_pushes_centroids_away() -> None:
     memory, embeddings = grown(ReferenceMemory, capacity=200)
     batch = memory.sample(20)
     originals = embeddings[batch.ids.clamp(min=0)]
@@ -70,7 +71,7 @@ def test_the_released_code_pushes_them_away() -> None:
     assert distance_to_own_centroid(memory, batch.ids, originals) > before
 
 
-def test_the_swapped_refresh_alone_pushes_them_away() -> None:
+def test_the_swapped_refresh_alone_pushes_centroids_away() -> None:
     memory, embeddings = grown(SwappedRefreshMemory)
     sound, _ = grown()
     batch = memory.sample(30)
@@ -86,7 +87,7 @@ def test_the_swapped_refresh_alone_pushes_them_away() -> None:
     torch.testing.assert_close(memory.ltm.values, sound.ltm.values)
 
 
-def test_replay_leaves_all_other_centroids_as_they_were() -> None:
+def test_replay_does_not_move_other_centroids() -> None:
     memory, _ = grown()
     stm, ltm = memory.stm, memory.ltm
     memory.refresh(torch.tensor([ltm.ids[1][2], stm.ids[2][0]]), torch.ones(2, DIM))
@@ -109,7 +110,7 @@ def test_the_order_of_replayed_rows_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("window", [5, 20])
-def test_the_window_holds_as_many_different_images_as_it_is_long(window: int) -> None:
+def test_the_window_holds_one_distance_per_image(window: int) -> None:
     # Two centroids on the axes that never move or fill up; the angle of an image decides its distance.
     memory = CentroidMemory(
         400, IMAGE_SHAPE, 2, stm_centroids=2, ltm_centroids=1, images_per_centroid=200, window=window,
@@ -138,7 +139,7 @@ def test_about_one_image_in_twenty_is_novel_when_distances_are_stationary() -> N
 
 
 @pytest.mark.parametrize("prune", ["anchor", "selective"])
-def test_pruning_leaves_the_long_term_memory_alone(prune: str) -> None:
+def test_pruning_does_not_change_the_long_term_memory(prune: str) -> None:
     memory, _ = grown(capacity=44, prune=prune)
     embeddings = torch.from_numpy(drifting_clusters(300, DIM, clusters=15, spread=0.3, seed=5))
     pruned = 0

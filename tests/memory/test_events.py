@@ -1,4 +1,4 @@
-"""The log of events: the most recent ones, and nothing but."""
+"""The log of the most recent events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from traffic import IMAGE_SHAPE, drifting_clusters, numbered_images
 
 from climb.memory import CentroidMemory
-from climb.memory.events import EVENTS, Event, EventLog
+from climb.memory.ledger import EVENTS, Event, EventLog
 
 
 @pytest.mark.parametrize(("kept", "events"), [(1, 4), (5, 3), (5, 5), (5, 23), (700, 650), (700, 1500), (4096, 3000)])
@@ -28,9 +28,10 @@ def test_the_last_events_in_their_order(kept: int, events: int) -> None:
     assert log.listed() == other.listed() == list(plain)
 
 
-def test_what_was_taken_of_a_full_log_does_not_change_with_it() -> None:
+def test_a_tensor_of_a_full_log_is_a_copy() -> None:
     log = EventLog(kept=2)
-    log.extend([(3, "created", 0), (5, "created", 1)])
+    for number in (3, 5):
+        log.append(number, "created", number // 5)
     taken = log.to_tensor()
     log.append(9, "promoted", 0)
     assert taken.tolist() == [[3, 0, 0], [5, 0, 1]]
@@ -40,7 +41,7 @@ def test_an_empty_log_has_three_columns() -> None:
     assert EventLog().to_tensor().shape == (0, 3)
 
 
-def test_a_centroid_knows_when_it_was_born() -> None:
+def test_births_are_recorded() -> None:
     sizes = {"stm_centroids": 10, "ltm_centroids": 6, "images_per_centroid": 5, "window": 50}
     memory = CentroidMemory(60, IMAGE_SHAPE, 16, **sizes, novelty_percentile=0.9)
     memory.insert(numbered_images(0, 300), torch.from_numpy(drifting_clusters(300, 16, clusters=15, seed=4)))

@@ -1,4 +1,4 @@
-"""MinRed's memory: who goes, by hand and against a plain restatement; and what it costs."""
+"""MinRed's memory: worked examples, a plain re-implementation, and the number of matrix products."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from traffic import IMAGE_SHAPE, drifting_clusters, numbered_images, numbers_of
 
 from climb.errors import ClimbError, InputError
-from climb.memory import InsertReport, check_memory
+from climb.memory import InsertReport
 from climb.memory.minred import MinRedMemory
+from climb.testing import check_memory
 
 
 def directions(*degrees: float, length: float = 1.0) -> torch.Tensor:
@@ -65,7 +66,7 @@ class Restatement:
             self.kept[image] = average / np.linalg.norm(average)
 
 
-def test_the_older_of_the_closest_pair_goes_one_at_a_time() -> None:
+def test_the_older_of_the_closest_pair_is_removed_repeatedly() -> None:
     memory = MinRedMemory(4, IMAGE_SHAPE, 2)
     assert memory.insert(numbered_images(0, 4), directions(0, 90, 97, 180)) == InsertReport(novel=4)
     # 90 and 97 degrees are closest: image 1 goes. Of 0, 97, 180 the closest are 97 and 180: image 2 goes.
@@ -76,7 +77,7 @@ def test_the_older_of_the_closest_pair_goes_one_at_a_time() -> None:
     assert ids_of(memory) == [0, 3, 5, 6]
 
 
-def test_older_means_seen_earlier_wherever_it_is_stored() -> None:
+def test_age_does_not_depend_on_the_slot() -> None:
     memory = MinRedMemory(3, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 3), directions(0, 1, 180))
     memory.insert(numbered_images(3, 1), directions(185))  # takes the first slot, of image 0
@@ -85,7 +86,7 @@ def test_older_means_seen_earlier_wherever_it_is_stored() -> None:
     assert ids_of(memory) == [1, 3, 4]
 
 
-def test_images_just_arrived_are_exempt_and_no_ones_neighbour() -> None:
+def test_new_images_are_not_compared() -> None:
     memory = MinRedMemory(4, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 4), directions(0, 60, 180, 270))
     memory.insert(numbered_images(4, 1), directions(180))  # the twin of 2; yet 0 and 60 degrees are the closest pair
@@ -95,7 +96,7 @@ def test_images_just_arrived_are_exempt_and_no_ones_neighbour() -> None:
     assert ids_of(memory) == [1, 4, 5, 6]
 
 
-def test_images_that_fill_the_last_places_are_exempt_too() -> None:
+def test_images_that_fill_the_last_slots_are_not_compared() -> None:
     memory = MinRedMemory(5, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 3), directions(0, 40, 180))
     report = memory.insert(numbered_images(3, 3), directions(270, 270, 270))
@@ -103,7 +104,7 @@ def test_images_that_fill_the_last_places_are_exempt_too() -> None:
     assert ids_of(memory) == [1, 2, 3, 4, 5]
 
 
-def test_a_mini_batch_with_room_for_one_beside_it_leaves_the_newer_of_the_last_pair() -> None:
+def test_a_mini_batch_one_below_capacity_leaves_the_newer_of_the_last_pair() -> None:
     memory = MinRedMemory(3, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 3), directions(0, 90, 100))
     memory.insert(numbered_images(3, 1), directions(210))  # in the place of image 1, before image 2
@@ -111,7 +112,7 @@ def test_a_mini_batch_with_room_for_one_beside_it_leaves_the_newer_of_the_last_p
     assert ids_of(memory) == [3, 4, 5]
 
 
-def test_where_no_pair_is_left_the_oldest_goes() -> None:
+def test_without_a_pair_the_oldest_is_removed() -> None:
     memory = MinRedMemory(3, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 8), directions(*range(8)))
     assert ids_of(memory) == [5, 6, 7]
@@ -138,7 +139,7 @@ def test_embeddings_are_running_averages_of_unit_vectors() -> None:
     torch.testing.assert_close(embeddings_of(memory)[1], directions(90)[0])
 
 
-def test_replay_decides_who_is_redundant() -> None:
+def test_replay_changes_redundancy() -> None:
     memory = MinRedMemory(4, IMAGE_SHAPE, 2, embedding_rate=1.0)
     memory.insert(numbered_images(0, 4), directions(0, 10, 120, 240))
     memory.insert(numbered_images(4, 1), directions(60))  # evicts 0, and the similarities are there from now on
@@ -150,7 +151,7 @@ def test_replay_decides_who_is_redundant() -> None:
 
 @pytest.mark.parametrize("rate", [0.5, 0.1])
 @pytest.mark.parametrize("seed", range(3))
-def test_agrees_with_the_restatement(seed: int, rate: float) -> None:
+def test_agrees_with_the_reimplementation(seed: int, rate: float) -> None:
     rng = np.random.default_rng(seed)
     embeddings = drifting_clusters(400, 8, clusters=10, spread=0.4, seed=seed)
     ours, theirs = MinRedMemory(23, IMAGE_SHAPE, 8, embedding_rate=rate, seed=seed), Restatement(23, rate)
@@ -203,14 +204,14 @@ def test_one_small_matrix_product_serves_all_evictions_of_a_mini_batch() -> None
     assert products.reads == 0
 
 
-def test_nothing_is_compared_while_there_is_room() -> None:
+def test_nothing_is_compared_before_the_memory_is_full() -> None:
     memory = MinRedMemory(50, IMAGE_SHAPE, 8)
     with Products() as products:
         memory.insert(numbered_images(0, 50), torch.from_numpy(drifting_clusters(50, 8)))
     assert products.shapes == []
 
 
-def test_embeddings_without_direction_are_like_no_other() -> None:
+def test_zero_embeddings_are_similar_to_none() -> None:
     memory = MinRedMemory(4, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 4), torch.cat([torch.zeros(2, 2), directions(10, 20)]))
     memory.insert(numbered_images(4, 1), directions(200))
@@ -218,7 +219,7 @@ def test_embeddings_without_direction_are_like_no_other() -> None:
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_a_diverged_network_is_reported_and_nothing_is_lost(poison: float) -> None:
+def test_a_diverged_network_is_reported_and_changes_nothing(poison: float) -> None:
     memory = MinRedMemory(3, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 3), directions(0, 90, 180))
     memory.refresh(torch.tensor([1]), torch.full((1, 2), poison))
@@ -227,8 +228,8 @@ def test_a_diverged_network_is_reported_and_nothing_is_lost(poison: float) -> No
     assert ids_of(memory) == [0, 1, 2]
 
 
-def test_loading_forgets_which_embeddings_changed_in_an_earlier_life() -> None:
-    """They may be of slots that the loaded memory has not filled when it first compares."""
+def test_loading_clears_outdated_rows() -> None:
+    """These may be slots that the loaded memory has not filled."""
     young, used = MinRedMemory(5, IMAGE_SHAPE, 2), MinRedMemory(5, IMAGE_SHAPE, 2)
     young.insert(numbered_images(0, 2), directions(0, 90))
     used.insert(numbered_images(0, 5), directions(0, 10, 20, 30, 40))  # not compared yet
@@ -257,5 +258,5 @@ def test_embeddings_are_required() -> None:
 
 @pytest.mark.parametrize("inserts", ["before", "after"])
 @pytest.mark.parametrize("seed", [0, 7])
-def test_keeps_the_contract(seed: int, inserts: Any) -> None:
+def test_satisfies_the_contract(seed: int, inserts: Any) -> None:
     check_memory(lambda seed: MinRedMemory(25, IMAGE_SHAPE, 6, inserts=inserts, seed=seed), seed=seed)

@@ -20,7 +20,7 @@ def by_all_comparisons(values: dict[int, torch.Tensor]) -> float:
 
 
 @pytest.mark.parametrize("step", [0.002, 0.05, 1.0])
-def test_the_pair_is_the_one_that_all_comparisons_find(step: float) -> None:
+def test_the_pair_equals_that_of_all_comparisons(step: float) -> None:
     generator = torch.Generator().manual_seed(0)
     most = 160
     pairs, values = ClosestPair(most, 8, "cpu"), {}
@@ -43,8 +43,8 @@ def test_the_pair_is_the_one_that_all_comparisons_find(step: float) -> None:
         pairs.put([one], values[one][None])
 
 
-def test_free_places_and_centroids_that_are_gone_are_no_ones_neighbour() -> None:
-    """Down to two, opposite ones: a place that counted as a centroid of no direction would be closer than that."""
+def test_free_slots_are_not_compared() -> None:
+    """Two opposite centroids remain: a zero vector in a free slot would be closer."""
     angles = torch.arange(0.0, 360.0, 9.0).deg2rad() + 0.05 * torch.randn(
         40, generator=torch.Generator().manual_seed(0)
     )
@@ -60,7 +60,7 @@ def test_free_places_and_centroids_that_are_gone_are_no_ones_neighbour() -> None
     assert found < 0
 
 
-def test_cleared_it_starts_over() -> None:
+def test_clear_removes_all() -> None:
     pairs, fresh = ClosestPair(4, 2, "cpu"), ClosestPair(4, 2, "cpu")
     pairs.put([0, 1, 2], torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2]]))
     pairs.clear()
@@ -69,10 +69,10 @@ def test_cleared_it_starts_over() -> None:
     assert set(pairs.closest()) == set(fresh.closest()) == {2, 7}
 
 
-def test_loaded_it_decides_as_it_would_have() -> None:
+def test_a_loaded_table_decides_alike() -> None:
     """All are equally similar: nothing but their order decides, and that is not the order of their rows."""
     pairs, loaded = ClosestPair(6, 4, "cpu"), ClosestPair(6, 4, "cpu")
-    loaded.put([1, 2], torch.ones(2, 4))  # another life, of which loading leaves nothing
+    loaded.put([1, 2], torch.ones(2, 4))  # replaced by loading
     for row, value in zip([9, 5, 3, 7], torch.eye(4), strict=True):
         pairs.put([row], value[None])
     pairs.drop(5)  # leaves a bound, and a place that the next one takes
@@ -83,8 +83,8 @@ def test_loaded_it_decides_as_it_would_have() -> None:
     assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in pairs.state_dict().items())
 
 
-def test_a_state_is_of_the_moment_it_was_taken() -> None:
-    """Neither the table that it was taken of nor one that it was loaded into changes it by going on."""
+def test_a_state_is_a_copy() -> None:
+    """Neither the saved nor the loaded table changes it later."""
     pairs, loaded = ClosestPair(6, 4, "cpu"), ClosestPair(6, 4, "cpu")
     pairs.put([0, 1, 2], torch.eye(4)[:3])
     state = pairs.state_dict()
@@ -102,7 +102,7 @@ def test_bytes_count_directions_and_the_table() -> None:
     assert ClosestPair(10, 6, "cpu").nbytes == 10 * (6 * 4 + 4 + 8 + 1 + 1)  # direction, cosine, partner, two flags
 
 
-def test_few_are_compared_again_for_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_compares_few_centroids(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(2000, 8, generator=generator)
     pairs = ClosestPair(2000, 8, "cpu")
@@ -119,7 +119,7 @@ def test_few_are_compared_again_for_a_merge(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(compared) <= 2 * AT_ONCE
 
 
-def test_a_memory_with_many_centroids_lives_the_same_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_with_many_centroids_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Image for image, through a save in the middle, whether all pairs are compared or few."""
 
     def memory() -> CentroidMemory:
@@ -151,7 +151,7 @@ def test_a_memory_with_many_centroids_lives_the_same_life(monkeypatch: pytest.Mo
             state = quick.state_dict()
             quick = memory()
             quick.insert(images.repeat(20, 1, 1, 1), torch.from_numpy(rng.standard_normal((200, 6))).float())
-            assert quick.ltm.ids  # another life, of which loading leaves nothing
+            assert quick.ltm.ids  # replaced by loading
             quick.load_state_dict(state)
     assert merged > 20
     assert plain.ltm.ids == quick.ltm.ids
@@ -188,7 +188,7 @@ def test_a_loaded_memory_merges_what_it_would_have_merged(monkeypatch: pytest.Mo
     assert merged > 5
 
 
-def test_what_an_older_state_does_not_tell_is_worked_out_from_its_centroids(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_missing_from_an_older_state_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(centroid_module, "MANY_CENTROIDS", 1)
     went_on, older = (
         CentroidMemory(100, (3, 1, 1), 6, stm_centroids=8, ltm_centroids=5, images_per_centroid=3) for _ in range(2)
@@ -200,7 +200,7 @@ def test_what_an_older_state_does_not_tell_is_worked_out_from_its_centroids(monk
         embeddings = torch.from_numpy(rng.standard_normal((12, 6)).astype(np.float32))  # lengths of their own, no ties
         report = went_on.insert(images, embeddings)
         if number < 30:
-            older.insert(images, 2 * embeddings.flip(0))  # another life, of which loading leaves nothing
+            older.insert(images, 2 * embeddings.flip(0))  # replaced by loading
         if number == 30:
             state = went_on.state_dict()
             older.load_state_dict({name: value for name, value in state.items() if name not in ("pairs", "norms")})
@@ -211,7 +211,7 @@ def test_what_an_older_state_does_not_tell_is_worked_out_from_its_centroids(monk
     assert merged > 5
 
 
-def test_lengths_are_loaded_as_they_were() -> None:
+def test_norms_are_loaded_unchanged() -> None:
     """On a device a sum along one row of one need not have the last bits of the same sum along one row of many."""
     first, second = (CentroidMemory(60, (3, 1, 1), 4, stm_centroids=4, ltm_centroids=1) for _ in range(2))
     first.insert(torch.zeros(4, 3, 1, 1, dtype=torch.uint8), torch.eye(4))

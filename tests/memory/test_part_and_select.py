@@ -1,4 +1,4 @@
-"""SCALE's memory: Part-and-Select by hand and against a plain restatement, and what the memory does with it."""
+"""SCALE's memory: Part-and-Select worked examples, a plain re-implementation, and the memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from traffic import IMAGE_SHAPE, numbered_images, numbers_of
 
 from climb.errors import ClimbError, InputError
-from climb.memory import InsertReport, check_memory
+from climb.memory import InsertReport
 from climb.memory.part_and_select import PartAndSelectMemory, part_and_select
+from climb.testing import check_memory
 
 
 def restated(points: np.ndarray, count: int) -> list[int]:
@@ -83,7 +84,7 @@ def test_a_worked_example() -> None:
 
 @pytest.mark.parametrize("shape", ["even", "skewed", "clustered"])
 @pytest.mark.parametrize(("n", "d"), [(40, 2), (60, 17), (33, 1)])
-def test_agrees_with_the_restatement(n: int, d: int, shape: str) -> None:
+def test_agrees_with_the_reimplementation(n: int, d: int, shape: str) -> None:
     rng = np.random.default_rng(n + d)
     points = rng.standard_normal((n, d))
     if shape == "skewed":
@@ -96,7 +97,7 @@ def test_agrees_with_the_restatement(n: int, d: int, shape: str) -> None:
         assert chosen == restated(points.astype(np.float64), count), count
 
 
-def test_of_a_pair_the_first_given_is_taken_whatever_rounding_says() -> None:
+def test_the_first_point_of_a_pair_is_chosen_despite_rounding() -> None:
     rng = torch.Generator().manual_seed(0)
     centres = 1000 * torch.randn(200, 64, generator=rng)
     pairs = torch.cat([centres, centres + 0.1 * torch.randn(200, 64, generator=rng)])
@@ -122,7 +123,7 @@ def test_of_equally_long_sets_of_one_depth_the_lower_is_cut_first() -> None:
     assert part_and_select(points, 6).tolist() == [0, 1, 2, 3, 4, 6]
 
 
-def test_neighbouring_floats_are_parted() -> None:
+def test_neighbouring_floats_are_separated() -> None:
     one = torch.tensor(1.0)
     neighbour = torch.nextafter(one, torch.tensor(2.0))
     points = torch.stack([one, neighbour, one, -torch.tensor(3e38), torch.tensor(3e38)])[:, None]
@@ -130,7 +131,7 @@ def test_neighbouring_floats_are_parted() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 4])
-def test_an_impossible_count_is_refused(count: int) -> None:
+def test_an_impossible_count_is_rejected(count: int) -> None:
     with pytest.raises(InputError, match=rf"count must be in 1\.\.3, the number of points; given {count}"):
         part_and_select(torch.zeros(3, 2), count)
 
@@ -156,7 +157,7 @@ def test_a_memory_of_the_papers_size_is_selected_quickly_and_in_little_room() ->
     assert torch.equal(chosen, again)
 
 
-def test_the_memory_keeps_what_is_spread_out() -> None:
+def test_the_memory_stores_spread_images() -> None:
     memory = PartAndSelectMemory(4, IMAGE_SHAPE, 3)
     memory.insert(shades(0, 8, 100, 255), embed=shade)
     # Among 0, 8, 100, 255 and 104 the two closest are 100 and 104, and 100 came first.
@@ -186,7 +187,7 @@ def test_a_mini_batch_that_crosses_the_capacity_is_chosen_from_as_a_whole() -> N
     assert shades_of(memory) == [10, 100, 200, 250]
 
 
-def test_selection_follows_the_network_as_it_is_now() -> None:
+def test_selection_uses_the_current_network() -> None:
     memory = PartAndSelectMemory(3, IMAGE_SHAPE, 3)
     memory.insert(shades(0, 1, 128), embed=shade)
     # To this network 0 and 1 are far apart, and all else is one.
@@ -194,7 +195,7 @@ def test_selection_follows_the_network_as_it_is_now() -> None:
     assert shades_of(memory) == [0, 1, 128]
 
 
-def test_nothing_is_embedded_while_there_is_room() -> None:
+def test_nothing_is_embedded_before_the_memory_is_full() -> None:
     memory = PartAndSelectMemory(5, IMAGE_SHAPE, 3)
     assert memory.insert(numbered_images(0, 5)) == InsertReport(novel=5)
     with pytest.raises(InputError, match=r"insert\(\.\.\., embed=encoder\)"):
@@ -209,7 +210,7 @@ def ids_of(memory: PartAndSelectMemory) -> list[int]:
     return sorted(batch.ids.tolist())
 
 
-def test_all_is_embedded_oldest_first_and_in_chunks() -> None:
+def test_images_are_embedded_oldest_first_and_in_chunks() -> None:
     memory = PartAndSelectMemory(1200, IMAGE_SHAPE, 1)
     memory.insert(numbered_images(0, 1200))
     for first in (1200, 1205):
@@ -244,7 +245,7 @@ def test_an_encoder_may_reuse_the_tensor_it_returns() -> None:
     assert kept[0] == kept[1]
 
 
-def test_asks_for_no_embeddings_and_keeps_none() -> None:
+def test_uses_and_stores_no_embeddings() -> None:
     memory = PartAndSelectMemory(5, IMAGE_SHAPE, 512)
     assert memory.space is None
     assert memory.inserts == "after"
@@ -258,5 +259,5 @@ def test_asks_for_no_embeddings_and_keeps_none() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_keeps_the_contract(seed: int) -> None:
+def test_satisfies_the_contract(seed: int) -> None:
     check_memory(lambda seed: PartAndSelectMemory(25, IMAGE_SHAPE, 6, seed=seed), seed=seed)

@@ -1,4 +1,4 @@
-"""The parts that the centroid memory is made of, each against the plain way to say the same."""
+"""The parts of the centroid memory, each compared with a plain computation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from climb.errors import ClimbError
 from climb.memory import FifoMemory
-from climb.memory.geometry import BatchGeometry
-from climb.memory.images_by_id import ImagesById
-from climb.memory.pool import IdPool
-from climb.memory.store import ImageStore, fits
-from climb.memory.window import DistanceWindow
+from climb.memory.geometry import BatchGeometry, DistanceWindow
+from climb.memory.ledger import IdPool
+from climb.memory.store import ImagesById, ImageStore, fits
 
 
 @given(
@@ -32,9 +30,9 @@ def test_window_gives_the_quantile_of_the_last_distances(distances: list[float],
         window.append(distance)
         last = distances[max(0, seen - size) : seen]
         assert window.distances() == last
-        assert len(window) == len(last)
+        assert len(window.distances()) == len(last)
         assert window.quantile == pytest.approx(np.quantile(last, quantile), abs=1e-12)
-    window.clear()
+    window.restore([])
     assert math.isnan(window.quantile)
 
 
@@ -56,7 +54,7 @@ def test_pool_holds_what_was_added_and_not_removed(steps: list[tuple[bool, int]]
         assert len(drawn) == len(expected)
 
 
-def test_store_reuses_the_slots_given_back() -> None:
+def test_a_store_reuses_freed_slots() -> None:
     store = ImageStore(3, (3, 2, 2), "cpu")
     images = torch.arange(36, dtype=torch.uint8).reshape(3, 3, 2, 2)
     slots = store.put(images)
@@ -87,8 +85,8 @@ def test_a_store_that_grows_keeps_every_image_in_its_slot() -> None:
     assert torch.equal(store.get([*slots[::2], *more]), images[[0, 2, 3, 4, 5, 6, 7]])
 
 
-def test_cleared_images_are_forgotten_with_their_ids() -> None:
-    """One of them may come again, and go before it is put: then no slot must be given back."""
+def test_clear_removes_images_and_ids() -> None:
+    """An id may return and leave before its image is stored; then no slot must be freed."""
     images = ImagesById(ImageStore(2, (3, 2, 2), "cpu"))
     images.put([5], torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
     images.clear()
@@ -116,7 +114,7 @@ def test_geometry_follows_centroids_as_if_each_step_were_carried_out(
     geometry = BatchGeometry(values, values.norm(dim=1), torch.from_numpy(embeddings).float())
     for kind, row, image in steps:
         if kind == "create":
-            geometry.create(row, image)
+            geometry.move(row, image, 1.0)
             plain[row] = embeddings[image]
         elif kind == "move":
             geometry.move(row, image, 0.3)
@@ -151,7 +149,7 @@ def test_geometry_merges_centroids_where_they_have_moved_to() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_geometry_refuses_embeddings_that_are_not_numbers(bad: float) -> None:
+def test_geometry_rejects_embeddings_with_nan_or_infinity(bad: float) -> None:
     with pytest.raises(ClimbError, match="NaN or infinity: training has diverged"):
         BatchGeometry(torch.ones(2, 3), torch.ones(2), torch.tensor([[1.0, bad, 0.0]]))
 
@@ -163,7 +161,7 @@ def test_images_take_less_than_half_of_what_a_gpu_has_free(monkeypatch: pytest.M
     assert fits(10**15, "cpu")
 
 
-def test_images_kept_on_the_host_are_the_same_images() -> None:
+def test_images_on_the_host_are_equal() -> None:
     here, host = ImageStore(4, (3, 2, 2), "cpu"), ImageStore(4, (3, 2, 2), "cpu", on_host=True)
     images = torch.randint(0, 256, (3, 3, 2, 2), dtype=torch.uint8)
     slots = here.put(images)
@@ -172,11 +170,11 @@ def test_images_kept_on_the_host_are_the_same_images() -> None:
     assert host.nbytes == here.nbytes
 
 
-def test_images_kept_on_the_host_are_saved_and_loaded_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are on the host because there is no room on the device: nothing but a replay may be sent there."""
+def test_images_on_the_host_are_saved_and_loaded_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is full: only replayed images may be sent there."""
     monkeypatch.setattr("climb.memory.store.fits", lambda *_: False)
     images = torch.randint(0, 256, (5, 3, 2, 2), dtype=torch.uint8)
-    # A device that has no room at all: what is sent there is lost.
+    # A device without memory: everything sent there is lost.
     memory, loaded = (FifoMemory(4, (3, 2, 2), 2, device="meta") for _ in range(2))
     memory.insert(images, None)
     loaded.load_state_dict(memory.state_dict())
@@ -192,7 +190,7 @@ def test_images_kept_on_the_host_are_saved_and_loaded_there(monkeypatch: pytest.
 
 
 @pytest.mark.gpu
-def test_images_kept_on_the_host_reach_the_gpu() -> None:
+def test_images_on_the_host_reach_the_gpu() -> None:
     store = ImageStore(40, (3, 8, 8), "cuda", on_host=True)
     images = torch.randint(0, 256, (30, 3, 8, 8), dtype=torch.uint8)
     slots = store.put(images.cuda())

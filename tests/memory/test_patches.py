@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from climb.contrib.pcmc import memory as patches_module
+from climb.contrib.pcmc.memory import FIRST_SLOTS, PatchMemory
 from climb.errors import ClimbError, InputError
-from climb.memory import InsertReport, check_memory
-from climb.memory import patches as patches_module
-from climb.memory.closest import later_of_closest
-from climb.memory.patches import FIRST_SLOTS, PatchMemory
+from climb.memory import InsertReport
+from climb.memory.pairs import later_of_closest
+from climb.testing import check_memory
 
 DIM = 4
 AXES = torch.eye(DIM)
@@ -33,15 +34,15 @@ def put(memory: PatchMemory, shade: int, *embedding: float) -> InsertReport:
 
 
 def held(memory: PatchMemory, tier: Any) -> list[list[int]]:
-    return list(memory.centroids(tier).values())
+    ids: list[list[int]] = getattr(memory, tier).ids
+    return ids
 
 
 def value(memory: PatchMemory, first: int) -> torch.Tensor:
     """The centroid whose first patch has this id."""
-    everything = memory.centroids("stm") | memory.centroids("ltm")
-    (row,) = [row for row, ids in everything.items() if ids[0] == first]
-    values: torch.Tensor = memory.state_dict()["values"]
-    return values[row]
+    pairs = [pair for tier in (memory.stm, memory.ltm) for pair in zip(tier.ids, tier.values, strict=True)]
+    (found,) = [centroid for ids, centroid in pairs if ids[0] == first]
+    return found
 
 
 def promoted() -> PatchMemory:
@@ -60,7 +61,7 @@ def test_the_capacity_is_that_of_the_short_term_memory() -> None:
 
 
 @pytest.mark.parametrize("percentile", [0.3, 0.95])
-def test_keeps_the_promises_of_a_memory(percentile: float) -> None:
+def test_satisfies_the_contract(percentile: float) -> None:
     check_memory(
         lambda seed: PatchMemory(
             6,
@@ -123,7 +124,7 @@ def test_a_full_centroid_moves_to_the_long_term_memory() -> None:
     assert put(memory, 14, 0, 0, 1, 0) == InsertReport(novel=1)  # its place is free: nothing is evicted
 
 
-def test_a_patch_that_the_long_term_memory_knows_changes_nothing_but_the_window() -> None:
+def test_a_patch_known_to_the_long_term_memory_changes_only_the_window() -> None:
     memory = promoted()
     before = value(memory, 0)
     report = put(memory, 14, 1, 0, 0, 0)
@@ -138,21 +139,21 @@ def test_a_patch_far_from_its_nearest_long_term_centroid_is_novel() -> None:
     assert put(memory, 14, 0.8, 0, 0.6, 0) == InsertReport(novel=1)
 
 
-def test_patches_of_one_call_see_each_other_as_in_calls_of_their_own() -> None:
+def test_one_call_equals_calls_of_single_patches() -> None:
     generator = torch.Generator().manual_seed(0)
     embeddings = torch.randn(60, DIM, generator=generator)
     together, apart = make(stm=4), make(stm=4)
     together.insert(patches(*range(60)), embeddings)
     for number in range(60):
         put(apart, number, *embeddings[number].tolist())
-    assert together.centroids("ltm")
+    assert together.ltm.ids
     assert held(together, "stm") == held(apart, "stm")
     assert held(together, "ltm") == held(apart, "ltm")
     for ids in held(apart, "stm") + held(apart, "ltm"):
         torch.testing.assert_close(value(together, ids[0]), value(apart, ids[0]), rtol=1e-4, atol=1e-5)
 
 
-def test_the_long_term_memory_grows_without_bound_and_mixes_no_patches_up() -> None:
+def test_the_long_term_memory_grows_without_bound() -> None:
     memory = PatchMemory(50, (3, 4, 4), 8, patches_per_centroid=4, least_patches=1, novelty_percentile=0.8)
     assert memory.nbytes == FIRST_SLOTS * 48 + 50 * 8 * 4  # patches, and a value for each centroid
     generator = torch.Generator().manual_seed(0)
@@ -263,7 +264,7 @@ def test_a_sleep_embeds_only_what_it_needs() -> None:
     assert given == [3, 2]  # an empty memory has nothing to embed
 
 
-def test_however_many_centroids_are_thinned_at_once_the_same_patches_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thinning_in_chunks_removes_the_same_patches(monkeypatch: pytest.MonkeyPatch) -> None:
     embeddings = torch.randn(200, DIM, generator=torch.Generator().manual_seed(0))
 
     def after_a_sleep() -> tuple[int, list[list[int]]]:
@@ -293,9 +294,9 @@ def test_save_and_load_between_sleeps_changes_nothing() -> None:
     other.load_state_dict(one.state_dict())
     for memory in (one, other):
         drive(memory, slice(100, 200))
-    assert one.centroids("stm") == other.centroids("stm")
-    assert one.centroids("ltm") == other.centroids("ltm")
-    assert one.centroids("ltm")
+    assert one.stm.ids == other.stm.ids
+    assert one.ltm.ids == other.ltm.ids
+    assert one.ltm.ids
     assert torch.equal(one.state_dict()["values"], other.state_dict()["values"])
     draws = one.sample(5), other.sample(5)
     assert draws[0] is not None
@@ -315,7 +316,7 @@ def test_the_later_of_the_closest_pair_is_that_of_a_search_over_all_pairs() -> N
     assert later_of_closest(3 * embeddings, counts) == expected
 
 
-def test_places_that_fill_a_group_up_are_not_closer_than_opposite_members() -> None:
+def test_padding_is_not_closer_than_opposite_members() -> None:
     groups = [[[1.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.1], [0.0, -1.0]]]
     assert later_of_closest(torch.tensor([member for group in groups for member in group]), [2, 4]) == [1, 2]
 
@@ -334,7 +335,7 @@ def test_places_that_fill_a_group_up_are_not_closer_than_opposite_members() -> N
         ({"novelty_percentile": 1.5}, "novelty_percentile"),
     ],
 )
-def test_refuses_impossible_settings(changes: dict[str, Any], named: str) -> None:
+def test_impossible_settings_are_rejected(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         make(**changes)
 
@@ -346,7 +347,7 @@ def test_the_least_of_every_setting_works() -> None:
     assert memory.after_sleep(lambda images: torch.ones(len(images), DIM)) == 0  # never below the least
 
 
-def test_refuses_what_it_cannot_store() -> None:
+def test_input_that_cannot_be_stored_is_rejected() -> None:
     memory = make()
     assert memory.insert(patches(), torch.zeros(0, DIM)) == InsertReport()
     with pytest.raises(InputError, match=r"embeddings must have shape \(1, 4\)"):

@@ -1,4 +1,4 @@
-"""What must hold for the three memories whatever comes in, in whatever order."""
+"""Properties of three memories under random sequences of actions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic import IMAGE_SHAPE, drifting_clusters, numbered_images
 
+from climb.contrib.pcmc.memory import PatchMemory
 from climb.memory import CentroidMemory, FifoMemory, Memory, ReservoirMemory
 from climb.memory.minred import MinRedMemory
 from climb.memory.part_and_select import PartAndSelectMemory
-from climb.memory.patches import PatchMemory
 from climb.seeds import numpy_generator
 
 Action = tuple[str, int]
@@ -37,7 +37,7 @@ MANY = settings(FEW, max_examples=50)
 
 @st.composite
 def centroid_options(draw: st.DrawFn) -> dict[str, Any]:
-    """Sizes for which K M + L <= N, sometimes with not one image to spare."""
+    """Sizes for which K M + L <= N, sometimes with equality."""
     stm, ltm, full = draw(st.integers(1, 6)), draw(st.integers(1, 4)), draw(st.integers(2, 5))
     return {
         "capacity": ltm * full + stm + draw(st.integers(0, 10)),
@@ -64,7 +64,7 @@ def stored_numbers(memory: Memory) -> list[int]:
 
 
 def act(memory: Any, fresh: Any, actions: list[Action], seed: int, look: Any) -> None:
-    """Insert one image at a time and look after each; sample, refresh and reload in between."""
+    """Insert single images and check after each; sample, refresh and reload in between."""
     rng = np.random.default_rng(seed)
     embeddings = drifting_clusters(sum(n for _, n in actions) + 1, DIM, clusters=6, task=40, seed=seed % 1000)
     seen = 0
@@ -145,7 +145,7 @@ def test_fifo_holds_the_last_images(capacity: int, actions: list[Action], seed: 
 
 @given(capacity=st.integers(1, 30), actions=ACTIONS, seed=SEEDS)
 @FEW
-def test_reservoir_never_takes_back_an_image_and_stays_full(capacity: int, actions: list[Action], seed: int) -> None:
+def test_reservoir_never_restores_an_image_and_stays_full(capacity: int, actions: list[Action], seed: int) -> None:
     stored: set[int] = set()
 
     def look(memory: ReservoirMemory, seen: int, report: Any) -> None:
@@ -167,7 +167,7 @@ def test_reservoir_never_takes_back_an_image_and_stays_full(capacity: int, actio
 @given(sizes=st.lists(st.integers(1, 15), min_size=5, max_size=20), seed=SEEDS)
 @FEW
 @pytest.mark.parametrize("prune", ["anchor", "selective"])
-def test_how_the_stream_is_cut_into_mini_batches_changes_nothing(prune: Any, sizes: list[int], seed: int) -> None:
+def test_the_size_of_mini_batches_has_no_effect(prune: Any, sizes: list[int], seed: int) -> None:
     embeddings = torch.from_numpy(drifting_clusters(sum(sizes), DIM, clusters=6, task=40, seed=seed % 1000))
     options: dict[str, Any] = {"stm_centroids": 5, "ltm_centroids": 3, "images_per_centroid": 3, "window": 25}
     cut, single = (
@@ -219,8 +219,8 @@ def test_a_single_image_can_be_drawn(make: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 @every_kind
-def test_draws_follow_the_seed_through_a_generator_of_their_own(make: Callable[..., Any], seed: int) -> None:
-    """So that a run can be repeated by a later version; insertions draw from another one."""
+def test_draws_use_a_seeded_generator_of_their_own(make: Callable[..., Any], seed: int) -> None:
+    """Insertions use another generator, so that later versions can repeat a run."""
     memory, generator = make(seed=seed), numpy_generator(seed, "replay")
     memory.insert(numbered_images(0, 4), torch.eye(4, DIM))
     for n in (3, 1, 4):
@@ -245,8 +245,8 @@ def assert_same_state(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 @every_kind
-def test_a_state_is_of_the_moment_it_was_taken(make: Callable[[], Any]) -> None:
-    """Neither the memory that it was taken of nor one that it was loaded into changes it by going on."""
+def test_a_state_is_a_copy(make: Callable[[], Any]) -> None:
+    """Neither the saved nor the loaded memory changes it later."""
     memory, loaded = make(), make()
     live(memory, 0, 40)
     state = memory.state_dict()
@@ -260,7 +260,7 @@ def test_a_state_is_of_the_moment_it_was_taken(make: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("images", [0, 4, 60])
 @every_kind
-def test_loading_leaves_nothing_of_an_earlier_life(make: Callable[[], Any], images: int) -> None:
+def test_loading_replaces_the_complete_state(make: Callable[[], Any], images: int) -> None:
     memory, used = make(), make()
     live(memory, 0, images)
     live(used, 40, 120)
@@ -273,8 +273,8 @@ def test_loading_leaves_nothing_of_an_earlier_life(make: Callable[[], Any], imag
 
 
 @every_kind
-def test_no_gradient_follows_embeddings_into_the_memory(make: Callable[[], Any]) -> None:
-    """What a memory kept of a graph would keep every batch since the first alive."""
+def test_stored_embeddings_are_detached(make: Callable[[], Any]) -> None:
+    """A stored graph would keep all earlier batches alive."""
     memory = make()
     weight = torch.ones((), requires_grad=True)
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from traffic import IMAGE_SHAPE, drifting_clusters, numbered_images, numbers_of
 
+from climb.contrib.released import ReferenceMemory
 from climb.errors import InputError
-from climb.memory import CentroidMemory, ReferenceMemory
+from climb.memory import CentroidMemory
 
 DIM = 8
 AXES = torch.eye(DIM)
@@ -24,7 +25,7 @@ def small(kind: Any = ReferenceMemory, capacity: int = 60, **options: Any) -> An
 
 
 class Feeder:
-    """Feeds one embedding at a time, with images numbered as they come."""
+    """Feeds one embedding at a time, with images numbered in order."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
@@ -91,7 +92,7 @@ def test_a_promoted_centroid_stays_and_its_anchor_is_stored_twice() -> None:
     assert sorted(numbers_of(batch.images)) == [0, 1, 1, 2, 3, 8, 9]
 
 
-def test_promotion_counts_matches_and_they_start_at_nought_or_one() -> None:
+def test_promotion_counts_matches_that_start_at_zero_or_one() -> None:
     _, feed = ready()
     reports = feed(AXES[1], AXES[1], AXES[1])
     # Created while filling: three matches, so a fourth image that finds no room.
@@ -104,7 +105,7 @@ def test_promotion_counts_matches_and_they_start_at_nought_or_one() -> None:
     assert [(r.joined, r.rejected, r.promoted) for r in reports] == [(1, 0, 0), (1, 0, 1)]
 
 
-def test_nothing_joins_the_short_term_memory_while_slot_nought_is_transferred() -> None:
+def test_nothing_joins_the_short_term_memory_while_slot_zero_is_transferred() -> None:
     memory, feed = ready()
     feed(*[AXES[0]] * 3)
     assert memory.ltm.ids == [[0, 8, 9]]
@@ -168,7 +169,7 @@ def two_long_term() -> tuple[ReferenceMemory, Feeder]:
     return memory, feed
 
 
-def test_refresh_gives_long_term_rows_to_short_term_centroids_and_back() -> None:
+def test_refresh_swaps_the_rows_of_both_tiers() -> None:
     memory, _ = two_long_term()
     batch = memory.sample(8)
     assert batch is not None
@@ -222,7 +223,7 @@ def test_selective_pruning_never_empties_a_slot() -> None:
 
 
 @pytest.mark.parametrize("prune", ["anchor", "selective"])
-def test_it_resumes_exactly(prune: str) -> None:
+def test_a_loaded_state_continues_exactly(prune: str) -> None:
     embeddings = torch.from_numpy(drifting_clusters(400, DIM, clusters=10, spread=0.35, seed=2))
     weights = torch.from_numpy(np.random.default_rng(0).standard_normal((48, DIM))).float()
 

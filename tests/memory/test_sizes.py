@@ -1,4 +1,4 @@
-"""Sizes and inputs that cannot work are refused, with the inequality spelled out."""
+"""Impossible sizes and inputs are rejected; errors state the inequality."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import torch
 from traffic import IMAGE_SHAPE, numbered_images
 
+from climb.contrib.released import ReferenceMemory
 from climb.errors import InputError
-from climb.memory import CentroidMemory, ReferenceMemory
+from climb.memory import CentroidMemory
 
 BOTH = pytest.mark.parametrize("kind", [CentroidMemory, ReferenceMemory])
 
@@ -23,7 +24,7 @@ def test_the_long_term_memory_and_one_anchor_each_must_fit(kind: Any) -> None:
 
 
 @BOTH
-def test_a_centroid_must_be_able_to_grow(kind: Any) -> None:
+def test_a_centroid_holds_at_least_two_images(kind: Any) -> None:
     with pytest.raises(ValueError, match="M >= 2; given 1"):
         kind(2500, IMAGE_SHAPE, 8, images_per_centroid=1)
 
@@ -44,7 +45,7 @@ def test_both_memories_need_a_centroid(kind: Any, size: str) -> None:
 
 @BOTH
 def test_an_unknown_pruning_strategy_gets_the_nearest_name(kind: Any) -> None:
-    with pytest.raises(ValueError, match=r"unknown pruning strategy 'ancor'; did you mean 'anchor'\?"):
+    with pytest.raises(ValueError, match=r"unknown prune 'ancor'; did you mean 'anchor'\?"):
         kind(2500, IMAGE_SHAPE, 8, prune="ancor")
 
 
@@ -69,7 +70,7 @@ def test_embeddings_must_come_with_the_images_and_fit(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("other", [{"stm_centroids": 3}, {"ltm_centroids": 3}, {"images_per_centroid": 4}])
-def test_a_memory_of_other_sizes_is_not_continued(other: dict[str, int]) -> None:
+def test_a_state_of_other_sizes_is_rejected(other: dict[str, int]) -> None:
     """Its centroids would be taken for others: there may be as many rows in all, or a full one may hold fewer."""
     sizes = {"stm_centroids": 2, "ltm_centroids": 2, "images_per_centroid": 3}
     memory = CentroidMemory(20, IMAGE_SHAPE, 8, **sizes)

@@ -1,4 +1,4 @@
-"""Flat buffers that keep an embedding beside each image: it stays with its image, and replays move it."""
+"""Flat memories that store one embedding per image, which replays move."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from traffic import IMAGE_SHAPE, numbered_images, numbers_of
 
 from climb.errors import InputError
-from climb.memory import FifoMemory, ReservoirMemory, check_memory
+from climb.memory import FifoMemory, ReservoirMemory
+from climb.testing import check_memory
 
 Flat = type[FifoMemory | ReservoirMemory]
 both = pytest.mark.parametrize("kind", [FifoMemory, ReservoirMemory])
@@ -29,7 +30,7 @@ def stored(memory: FifoMemory | ReservoirMemory) -> dict[int, list[float]]:
 
 
 @both
-def test_without_a_rate_nothing_is_kept(kind: Flat) -> None:
+def test_without_a_rate_no_embedding_is_stored(kind: Flat) -> None:
     memory = kind(4, IMAGE_SHAPE, 3)
     memory.insert(numbered_images(0, 4), told(0, 4))
     batch = memory.sample(4)
@@ -41,7 +42,7 @@ def test_without_a_rate_nothing_is_kept(kind: Flat) -> None:
 
 
 @both
-def test_a_rate_asks_for_embeddings_on_that_instance_alone(kind: Flat) -> None:
+def test_a_rate_sets_the_space_of_that_instance_only(kind: Flat) -> None:
     memory = kind(4, IMAGE_SHAPE, 3, embedding_rate=0.5)
     assert memory.space == "projector"
     assert memory.nbytes == 4 * (48 + 3 * 4)
@@ -64,7 +65,7 @@ def test_each_embedding_stays_with_its_image(kind: Flat, batch: int) -> None:
 
 
 @both
-def test_keeping_embeddings_changes_neither_what_is_stored_nor_what_is_drawn(kind: Flat) -> None:
+def test_storing_embeddings_changes_neither_content_nor_draws(kind: Flat) -> None:
     plain, keeping = kind(9, IMAGE_SHAPE, 3, seed=5), kind(9, IMAGE_SHAPE, 3, embedding_rate=0.5, seed=5)
     for first in range(0, 80, 4):
         reports = [memory.insert(numbered_images(first, 4), told(first, 4)) for memory in (plain, keeping)]
@@ -75,7 +76,7 @@ def test_keeping_embeddings_changes_neither_what_is_stored_nor_what_is_drawn(kin
         assert torch.equal(draws[0].ids, draws[1].ids)
 
 
-def test_the_target_is_the_running_average_of_what_the_image_was_embedded_to() -> None:
+def test_the_target_is_the_running_average_of_embeddings() -> None:
     memory = FifoMemory(3, IMAGE_SHAPE, 2, embedding_rate=0.25)
     memory.insert(numbered_images(0, 2), torch.tensor([[0.0, 8.0], [1.0, 1.0]]))
     memory.refresh(torch.tensor([0]), torch.tensor([[4.0, 0.0]]))
@@ -93,7 +94,7 @@ def test_the_rate_goes_from_the_first_embedding_to_the_last(rate: float, expecte
 
 
 @both
-def test_refresh_goes_by_id_and_ignores_who_has_left(kind: Flat) -> None:
+def test_refresh_goes_by_id_and_ignores_stale_ids(kind: Flat) -> None:
     memory = kind(5, IMAGE_SHAPE, 3, embedding_rate=0.5, seed=1)
     memory.insert(numbered_images(0, 40), told(0, 40))
     before = stored(memory)
@@ -108,14 +109,14 @@ def test_refresh_goes_by_id_and_ignores_who_has_left(kind: Flat) -> None:
         assert after[image] == pytest.approx([x / 2 + 50 for x in value] if moved else value)
 
 
-def test_of_an_id_given_twice_the_last_embedding_counts() -> None:
+def test_the_last_embedding_of_a_repeated_id_counts() -> None:
     memory = FifoMemory(2, IMAGE_SHAPE, 1, embedding_rate=0.5)
     memory.insert(numbered_images(0, 1), torch.tensor([[0.0]]))
     memory.refresh(torch.tensor([0, 0]), torch.tensor([[2.0], [8.0]]))
     assert stored(memory) == {0: [4.0]}
 
 
-def test_what_is_kept_is_plain_float32() -> None:
+def test_stored_embeddings_are_detached_float32() -> None:
     memory = FifoMemory(2, IMAGE_SHAPE, 3, embedding_rate=0.5)
     memory.insert(numbered_images(0, 2), told(0, 2).bfloat16().requires_grad_())
     memory.refresh(torch.tensor([1]), told(0, 1).double().requires_grad_())
@@ -140,20 +141,20 @@ def test_state_carries_the_embeddings(kind: Flat) -> None:
         kind(5, IMAGE_SHAPE, 7, embedding_rate=0.5).load_state_dict(state)
     plain = kind(5, IMAGE_SHAPE, 3)
     plain.insert(numbered_images(0, 2))
-    with pytest.raises(InputError, match="holds 2 images and no embeddings"):
+    with pytest.raises(InputError, match="has 2 images and no embeddings"):
         copy.load_state_dict(plain.state_dict())
 
 
 @both
 @pytest.mark.parametrize("rate", [-0.1, 1.5])
-def test_an_impossible_rate_is_refused(kind: Flat, rate: float) -> None:
+def test_an_impossible_rate_is_rejected(kind: Flat, rate: float) -> None:
     with pytest.raises(InputError, match=rf"embedding_rate must be None or in 0\.\.1; given {rate}"):
         kind(5, IMAGE_SHAPE, 3, embedding_rate=rate)
 
 
 @both
 @pytest.mark.parametrize("embeddings", [None, torch.zeros(2, 4), torch.zeros(3, 3)])
-def test_embeddings_of_another_shape_are_refused_and_nothing_is_stored(kind: Flat, embeddings: Any) -> None:
+def test_embeddings_of_another_shape_are_rejected(kind: Flat, embeddings: Any) -> None:
     memory = kind(5, IMAGE_SHAPE, 3, embedding_rate=0.5)
     with pytest.raises(InputError, match=r"embeddings must have shape \(2, 3\)"):
         memory.insert(numbered_images(0, 2), embeddings)
@@ -161,5 +162,5 @@ def test_embeddings_of_another_shape_are_refused_and_nothing_is_stored(kind: Fla
 
 
 @both
-def test_keeps_the_contract(kind: Flat) -> None:
+def test_satisfies_the_contract(kind: Flat) -> None:
     check_memory(lambda seed: kind(25, IMAGE_SHAPE, 6, embedding_rate=0.5, seed=seed))

@@ -49,7 +49,7 @@ def test_threshold_is_nan_until_the_first_distance_and_then_their_quantile() -> 
     feed = Feeder(memory)
     assert math.isnan(memory.threshold)
     feed(direction(0))
-    assert math.isnan(memory.threshold)  # the first image of all has nothing to be distant from
+    assert math.isnan(memory.threshold)  # the first image has no distance
     feed(direction(90))
     assert memory.threshold == pytest.approx(1.0)
     feed(direction(60))  # nearest is 90 degrees, 30 away
@@ -60,7 +60,7 @@ def test_an_image_beyond_the_threshold_is_novel_and_one_at_it_is_not() -> None:
     memory = small_memory()
     feed = Feeder(memory)
     feed([1.0, 0.0], [0.0, 1.0])  # window [1.0], threshold 1.0
-    (at,) = feed([0.0, 0.0])  # no direction: distance exactly 1, which is not above 1
+    (at,) = feed([0.0, 0.0])  # a zero vector: distance exactly 1, which is not above 1
     assert (at.novel, at.joined) == (0, 1)
     (beyond,) = feed(direction(225))
     assert (beyond.novel, beyond.evicted) == (1, 1)
@@ -140,7 +140,7 @@ def test_the_two_closest_long_term_centroids_merge_into_the_older_with_the_mean_
     assert memory.events()[-2:] == [(3, "promoted", 1), (3, "merged", 1)]
 
 
-def test_the_least_recently_updated_centroid_makes_room_and_replay_does_not_count() -> None:
+def test_the_least_recently_updated_centroid_is_evicted_regardless_of_replay() -> None:
     memory = small_memory(novelty_percentile=0.0)
     feed = Feeder(memory)
     feed([1.0, 0.0], [0.0, 1.0])  # threshold is the smallest distance so far

@@ -1,4 +1,4 @@
-"""Images that carry their own number, and streams of embeddings for the memories to chew on."""
+"""Images that encode their number, and streams of embeddings."""
 
 from __future__ import annotations
 

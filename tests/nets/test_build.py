@@ -6,7 +6,7 @@ from torch import nn
 
 from climb.errors import InputError
 from climb.nets import BACKBONES, Network, bottleneck, build_network
-from climb.nets.initialise import initialised
+from climb.nets.network import initialised
 
 
 def built(backbone: str, image_size: int = 32, seed: int = 0) -> Network:
@@ -25,6 +25,7 @@ def same(one: nn.Module, other: nn.Module) -> bool:
         ("resnet34", 512, 2048, 512),
         ("resnet50", 2048, 2048, 512),
         ("vit-tiny", 192, 2048, 512),
+        ("efficientnet-lite0", 1280, 2048, 512),
         ("micro", 128, 128, 64),
     ],
 )
@@ -38,7 +39,7 @@ def test_sizes(backbone: str, feature_dim: int, embedding_dim: int, bottleneck_d
 
 
 def test_every_name_is_covered() -> None:
-    assert set(BACKBONES) == {"micro", "resnet18", "resnet34", "resnet50", "vit-tiny"}
+    assert set(BACKBONES) == {"efficientnet-lite0", "micro", "resnet18", "resnet34", "resnet50", "vit-tiny"}
 
 
 def test_auto_is_resolved_before_a_network_is_built() -> None:
@@ -94,7 +95,7 @@ def test_every_parameter_gets_a_gradient(backbone: str) -> None:
     assert all(weights.grad is not None and weights.grad.isfinite().all() for weights in network.parameters())
 
 
-def test_a_layer_without_a_rule_is_refused() -> None:
+def test_a_layer_without_a_rule_is_rejected() -> None:
     with pytest.raises(TypeError, match="no initialisation is defined for LayerNorm"):
         initialised(lambda: nn.LayerNorm(3), torch.Generator())
 

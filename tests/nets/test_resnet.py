@@ -94,7 +94,8 @@ def test_blocks_start_as_their_shortcut(make: Make) -> None:
     encoder = made(make, 32)
     blocks = [part for part in encoder.modules() if isinstance(part, BasicBlock | BottleneckBlock)]
     assert len(blocks) == {resnet18: 8, resnet50: 16}[make]
-    assert all((block.last_norm.weight == 0).all() for block in blocks)
+    last_norms = [block.bn2 if isinstance(block, BasicBlock) else block.bn3 for block in blocks]
+    assert all((norm.weight == 0).all() for norm in last_norms)
     plain = encoder.layer3[1]
     x = torch.randn(4, 256 * plain.expansion, 5, 5)
     assert torch.equal(plain(x), x.relu())
@@ -121,12 +122,12 @@ def test_checkpoint_without_batch_counters_loads() -> None:
     assert torch.equal(target.conv1.weight, source.conv1.weight)
 
 
-def test_checkpoint_of_the_wrong_stem_is_refused() -> None:
+def test_checkpoint_of_the_wrong_stem_is_rejected() -> None:
     with pytest.raises(InputError, match=r"conv1.weight is \(64, 3, 7, 7\), expected .* above 64 pixels"):
         load_torchvision(made(resnet18, 32), made(resnet18, 224).state_dict())
 
 
-def test_checkpoint_of_another_network_is_refused_whole() -> None:
+def test_checkpoint_of_another_network_is_rejected_without_changes() -> None:
     target = made(resnet18, 224)
     before = {name: value.clone() for name, value in target.state_dict().items()}
     with pytest.raises(InputError, match=r"unexpected layer1.2.*and [0-9]+ more"):

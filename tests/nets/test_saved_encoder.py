@@ -23,7 +23,7 @@ def test_an_encoder_comes_back_to_the_last_bit(tmp_path: Path) -> None:
     assert (again.backbone, again.image_size, again.mean, again.std) == ("micro", 16, saved.mean, saved.std)
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_another_file_is_rejected(tmp_path: Path) -> None:
     save_tree(tmp_path / "other", {}, kind="checkpoint")
     with pytest.raises(ClimbError, match="is not a climb encoder"):
         load_encoder(tmp_path / "other")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from climb.config import LearnerConfig, MemoryConfig
 from climb.errors import ClimbError, InputError
 from climb.learner import build_engine
 from climb.nets import build_network
 from climb.nets.timm_model import TimmModel, timm_model
 from climb.nets.vit import vit_tiny
+from climb.settings.config import LearnerConfig, MemoryConfig
 
 
 def timm_or_skip() -> None:
@@ -73,7 +73,7 @@ class Standing(nn.Module):
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """In the place of timm, which needs a torchvision and is rarely there: what its models are asked for."""
+    """A stand-in for timm, which needs torchvision. It records the requested models."""
     asked: list[dict[str, Any]] = []
 
     def create_model(name: str, **settings: Any) -> nn.Module:
@@ -90,7 +90,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
-def test_whatever_model_is_asked_for_is_built_untrained_and_without_its_classifier(
+def test_every_model_is_built_untrained_and_without_its_classifier(
     stand_in: list[dict[str, Any]],
 ) -> None:
     network = build_network("timm/fixed", 24, generator=generator())

@@ -60,7 +60,7 @@ def test_standardises_by_itself_so_the_projector_must_not() -> None:
     assert BarlowTwins.final_norm is False
 
 
-def test_forward_takes_stream_and_replay_rows_alike() -> None:
+def test_forward_treats_stream_and_replay_rows_equally() -> None:
     embeddings = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
     encoded = Encoded(
         views=torch.zeros(2, 5, 3, 8, 8),

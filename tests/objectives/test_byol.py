@@ -1,4 +1,4 @@
-"""BYOL: its loss by hand, its momentum network's average, what is trained and what is not."""
+"""BYOL: its loss by hand, the moving average, trained and frozen parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from climb.errors import InputError
 from climb.nets import Encoded, Network, bottleneck, build_network
-from climb.nets.initialise import initialised
+from climb.nets.network import initialised
 from climb.objectives.byol import BYOL
 
 
@@ -166,7 +166,7 @@ def test_the_extremes_copy_the_last_step_and_never_move(student: Network, decay:
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.5, float("nan")])
-def test_an_impossible_decay_is_refused(student: Network, decay: float) -> None:
+def test_an_impossible_decay_is_rejected(student: Network, decay: float) -> None:
     with pytest.raises(InputError, match=f"decay is {decay}; allowed: 0"):
         BYOL(student, nn.Identity(), decay=decay)
 

@@ -1,4 +1,4 @@
-"""Osiris: its three losses one scalar at a time, its second head, what its rows mean."""
+"""Osiris: its three losses scalar by scalar, its second head, and its rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 from climb.errors import ClimbError, InputError
 from climb.nets import Encoded, build_network, projector
-from climb.nets.initialise import initialised
+from climb.nets.network import initialised
 from climb.objectives.osiris import Osiris
 from climb.objectives.simclr import SimCLR
 
@@ -168,14 +168,14 @@ def test_the_head_is_trained_once_and_starts_as_the_projector() -> None:
     assert all(p.grad is not None for p in student.parameters())
 
 
-def test_a_head_unlike_the_projector_is_refused() -> None:
+def test_a_head_that_differs_from_the_projector_is_rejected() -> None:
     student = build_network("micro", 16, generator=generator())
     objective = Osiris(projector(student.feature_dim, 32, 16, generator=generator(1)))
     with pytest.raises(ClimbError, match="must have the layers of the network's projector"):
         objective.on_first_replay(student)
 
 
-def test_bad_input_is_refused() -> None:
+def test_bad_input_is_rejected() -> None:
     with pytest.raises(InputError, match="temperature is 0; allowed: above 0"):
         Osiris(nn.Identity(), temperature=0)
     features = random(2, 3, 4)

@@ -1,4 +1,4 @@
-"""SCALE's pseudo-supervised loss: one scalar at a time, and who is an anchor, a positive, a negative."""
+"""SCALE's pseudo-supervised loss: scalar by scalar; anchors, positives and negatives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cosine(a: list[float], b: list[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
 
 
-def alike_by_hand(features: torch.Tensor, share: float) -> list[list[bool]]:
+def similar_by_hand(features: torch.Tensor, share: float) -> list[list[bool]]:
     h = features.tolist()
     n = features.shape[1]
     similarity = [[0.0] * n for _ in range(n)]
@@ -53,7 +53,7 @@ def alike_by_hand(features: torch.Tensor, share: float) -> list[list[bool]]:
 
 
 def loss_by_hand(encoded: Encoded, share: float, temperature: float) -> float:
-    alike = alike_by_hand(encoded.features, share)
+    alike = similar_by_hand(encoded.features, share)
     stream = encoded.stream_rows.tolist()
     z = encoded.embeddings.tolist()
     n = len(z[0])
@@ -76,10 +76,10 @@ def test_equals_the_definition_on_a_small_batch(temperature: float, share: float
     assert loss.item() == pytest.approx(loss_by_hand(encoded, share, temperature), rel=1e-9)
 
 
-def test_alike_equals_the_definition_and_is_neither_empty_nor_full() -> None:
+def test_similar_rows_follow_the_definition_and_are_neither_none_nor_all() -> None:
     features = random(2, 7, 3)
-    found = Scale(positives=0.1).alike(features)
-    assert found.tolist() == alike_by_hand(features, 0.1)
+    found = Scale(positives=0.1).similar_rows(features)
+    assert found.tolist() == similar_by_hand(features, 0.1)
     assert 0 < int(found.sum()) < 7 * 6
 
 
@@ -89,8 +89,8 @@ def grouped() -> torch.Tensor:
     return kinds[[0, 0, 1, 1, 2]].expand(2, 5, 3)
 
 
-def test_alike_images_are_positives_of_each_other() -> None:
-    found = Scale().alike(grouped())
+def test_similar_images_are_positives_of_each_other() -> None:
+    found = Scale().similar_rows(grouped())
     assert found.nonzero().tolist() == [[0, 1], [1, 0], [2, 3], [3, 2]]
 
 
@@ -141,7 +141,7 @@ def test_anchors_are_the_stream_rows_wherever_they_lie(replay: list[int]) -> Non
 def test_similarity_does_not_depend_on_the_length_of_features() -> None:
     features = random(2, 7, 3)
     lengths = torch.linspace(0.1, 30, 7, dtype=torch.float64).view(1, 7, 1)
-    assert torch.equal(Scale().alike(features), Scale().alike(features * lengths))
+    assert torch.equal(Scale().similar_rows(features), Scale().similar_rows(features * lengths))
 
 
 def test_gradient_agrees_with_finite_differences() -> None:
@@ -185,15 +185,15 @@ def test_the_defaults_are_the_originals() -> None:
 
 
 @pytest.mark.parametrize("temperature", [-1.0, 0.0, float("nan")])
-def test_an_impossible_temperature_is_refused(temperature: float) -> None:
+def test_an_impossible_temperature_is_rejected(temperature: float) -> None:
     with pytest.raises(InputError, match=rf"temperature is {temperature}; allowed: above 0"):
         Scale(temperature=temperature)
 
 
-def test_bad_input_is_refused() -> None:
+def test_bad_input_is_rejected() -> None:
     with pytest.raises(InputError, match=r"positives is 1\.5; allowed: 0"):
         Scale(positives=1.5)
-    with pytest.raises(InputError, match="anchors are stream rows"):
+    with pytest.raises(InputError, match="SCALE needs stream rows"):
         Scale()(encode(random(2, 3, 3), random(2, 3, 4), [0, 1, 2]))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from climb.nets import Encoded
-from climb.objectives import Objective, SimCLR
+from climb.objectives import DecoupledContrast, Objective, SimCLR
 
 
 def by_hand(first: list[list[float]], second: list[list[float]], temperature: float) -> float:
@@ -72,7 +72,7 @@ def test_one_image_has_no_negatives_and_no_loss() -> None:
     assert SimCLR().loss(first, second).item() == 0.0
 
 
-def test_forward_takes_stream_and_replay_rows_alike() -> None:
+def test_forward_treats_stream_and_replay_rows_equally() -> None:
     embeddings = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
 
     def loss(order: list[int], replay: list[int]) -> float:
@@ -97,3 +97,39 @@ def test_an_objective_without_a_loss_says_what_it_lacks() -> None:
 
     with pytest.raises(TypeError, match=r"Empty must define forward\(encoded\)"):
         Empty()(None)
+
+
+def test_the_loss_of_a_batch_by_hand() -> None:
+    first = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    second = torch.tensor([[0.6, 0.8], [0.0, 1.0]])
+    # Cosines: of the positives .6 and 1. Negatives of a1: b1 0, b2 0; of b1: a1 0, a2 .8; of a2: b1 .8, b2 .8;
+    # of b2: a1 0, a2 .8; all divided by T = 0.5.
+    low = math.log(1 + math.exp(1.6))
+    a1, b1 = -1.2 + math.log(2), -2 + low
+    a2, b2 = -1.2 + 1.6 + math.log(2), -2 + low
+    expected = (a1 + b1 + a2 + b2) / 4
+    assert DecoupledContrast(0.5).loss(first, second).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_gradient_of_the_loss_by_finite_differences() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64).requires_grad_().unbind()
+    assert torch.autograd.gradcheck(DecoupledContrast(0.5).loss, (first, second))
+
+
+def test_the_default_temperature_of_the_decoupled_loss() -> None:
+    first, second = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(DecoupledContrast().loss(first, second), DecoupledContrast(0.5).loss(first, second))
+
+
+def test_forward_holds_the_two_views_of_a_batch_against_each_other() -> None:
+    embeddings = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+    encoded = Encoded(
+        views=torch.zeros(2, 5, 3, 8, 8),
+        features=torch.zeros(2, 5, 1),
+        embeddings=embeddings,
+        stream_rows=torch.arange(5),
+        replay_rows=torch.arange(0),
+    )
+    objective = DecoupledContrast(0.5)
+    assert torch.equal(objective(encoded), objective.loss(embeddings[0], embeddings[1]))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from climb.nets import Encoded, bottleneck
-from climb.nets.initialise import initialised
+from climb.nets.network import initialised
 from climb.objectives.simsiam import SimSiam
 
 

@@ -63,7 +63,7 @@ def test_a_constant_embedding_lacks_all_variance_and_stays_finite(n: int) -> Non
     assert torch.isfinite(embeddings.grad).all()
 
 
-def test_forward_takes_stream_and_replay_rows_alike() -> None:
+def test_forward_treats_stream_and_replay_rows_equally() -> None:
     embeddings = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
     encoded = Encoded(
         views=torch.zeros(2, 5, 3, 8, 8),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from climb.cli import BAD_INPUT, run_command
+from climb.runs.run_file_checks import read_object
 
 TORCHRUN = [
     sys.executable,
@@ -50,7 +51,7 @@ def finished(process: subprocess.Popen[str], out: Path) -> tuple[str, dict[str, 
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, said
-    return said, json.loads((out / "result.json").read_text())
+    return said, read_object(out / "result.json")
 
 
 @pytest.mark.slow(seconds=40)

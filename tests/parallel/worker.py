@@ -15,15 +15,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from climb.config import LearnerConfig, MemoryConfig
 from climb.engine import Engine, Parts, StreamAndReplay, TrainingBatch
 from climb.errors import ClimbError, InputError
 from climb.learner import build_engine
-from climb.methods import METHODS, choose_method, method, with_replay
-from climb.parallel import Group, alone, chunk, collect, joined, own_share_only, share_statistics
+from climb.methods import METHODS, OBJECTIVES, PartFactory, choose_method, method, with_replay
+from climb.parallel import SINGLE, Group, chunk, collect, joined, share_statistics
 from climb.parallel.shards import ShardedStore
-from climb.presets import apply_preset
-from climb.workshop import OBJECTIVES, Workshop
+from climb.settings.config import LearnerConfig, MemoryConfig
+from climb.settings.presets import apply_preset
 
 MEMORY = MemoryConfig(capacity=60, stm_centroids=12, ltm_centroids=4, images_per_centroid=6, window=100)
 SIDE = 16
@@ -41,9 +40,9 @@ class Reversed(StreamAndReplay):
 
 
 @method("reversed", paper="a test", lr=0.1)
-def reversed_method(workshop: Workshop) -> Parts:
+def reversed_method(factory: PartFactory) -> Parts:
     """A method with a batch rule that is not ours."""
-    return replace(with_replay(workshop, workshop.centroid(), workshop.ema_teacher()), batch=Reversed())
+    return replace(with_replay(factory, factory.centroid(), factory.ema_teacher()), batch=Reversed())
 
 
 def images(n: int, seed: int) -> torch.Tensor:
@@ -51,7 +50,7 @@ def images(n: int, seed: int) -> torch.Tensor:
     return (255 * nn.functional.interpolate(coarse, SIDE, mode="bilinear")).to(torch.uint8)
 
 
-def make_engine(method: str = "climb", preset: str = "default", **changes: Any) -> Engine:
+def make_engine(group: Group, method: str = "climb", preset: str = "default", **changes: Any) -> Engine:
     config = LearnerConfig(backbone="micro", image_size=SIDE, replay_batch=8, memory=MEMORY)
     return build_engine(
         replace(choose_method(apply_preset(config, preset), method), **changes),
@@ -61,6 +60,7 @@ def make_engine(method: str = "climb", preset: str = "default", **changes: Any) 
         device=torch.device("cpu"),
         precision="float32",
         kind="eager",
+        group=group,
     )
 
 
@@ -101,8 +101,8 @@ def batch_norm(group: Group) -> Any:
             "output": output.detach(),
             "own": mine,
             "of_rows": own.grad,
-            "of_weight": group.add_up(network[0].weight.grad.clone()),
-            "of_bias": group.add_up(network[0].bias.grad.clone()),
+            "of_weight": group.all_reduce(network[0].weight.grad.clone()),
+            "of_bias": group.all_reduce(network[0].bias.grad.clone()),
             "state": network.state_dict(),
         }
     return found
@@ -114,11 +114,10 @@ def twenty_steps(group: Group) -> Any:
     At a low rate: training is chaotic. At 0.01, weights changed by a ten-millionth are as far off after twenty steps.
     """
     found = {}
-    for name in ("one", "all"):
-        with alone() if name == "one" else _together():
-            engine = make_engine(lr=0.001, passes=1, replay_batch=16)
-            seen = [engine.observe(images(10, number)) for number in range(20)]
-            state = engine.state_dict()
+    for name, processes in (("one", SINGLE), ("all", group)):
+        engine = make_engine(processes, lr=0.001, passes=1, replay_batch=16)
+        seen = [engine.observe(images(10, number)) for number in range(20)]
+        state = engine.state_dict()
         found[name] = {
             "losses": [(float(step.objective), float(step.alignment)) for step in seen],
             "reports": [vars(step.report) for step in seen],
@@ -129,7 +128,7 @@ def twenty_steps(group: Group) -> Any:
     assert isinstance(store, ShardedStore)
     found["share"] = {
         "ids": [image for image, slot in slots.items() if store._place[slot] >= 0],
-        "kept": store.kept,
+        "kept": int((store._place >= 0).sum()),
         "images": {image: store._kept[store._place[slot]] for image, slot in slots.items() if store._place[slot] >= 0},
         "nbytes": store.nbytes,
         "stored": len(engine.parts.memory),
@@ -140,7 +139,7 @@ def twenty_steps(group: Group) -> Any:
 def every_method(group: Group) -> Any:
     """One mini-batch at a time, from the same state, by one process and by all: how far apart they end."""
     cases: list[tuple[str, str, dict[str, Any]]] = [
-        (name, "default", {}) for name in METHODS if not METHODS[name].own_loop
+        (name, "default", {}) for name in METHODS if not METHODS[name].custom_engine
     ]
     cases += [("climb", "paper", {}), ("climb", "reference", {})]
     cases += [("climb", "default", {"refresh_mode": "updated", "embed_mode": "eval"})]
@@ -148,16 +147,14 @@ def every_method(group: Group) -> Any:
     found = {}
     for chosen, preset, changes in cases:
         settings = {"passes": 1, "lr": 0.001, **changes}
-        with alone():
-            one = make_engine(chosen, preset, **settings)
+        one = make_engine(SINGLE, chosen, preset, **settings)
         worst, different = 0.0, []
         # Fewer images than processes, where there is replay beside them: batch norm of one image alone is but noise.
         for number, n in enumerate((10, 10 if chosen in ("finetune", "cla-b", "lump") else 1)):
-            shared = make_engine(chosen, preset, **settings)
+            shared = make_engine(group, chosen, preset, **settings)
             shared.load_state_dict(one.state_dict())
             batch = images(18 if chosen == "iid" else n, number)
-            with alone():
-                alone_saw = one.observe(batch)
+            alone_saw = one.observe(batch)
             together_saw = shared.observe(batch)
             after = dict(leaves(shared.state_dict()))
             for name, value in leaves(one.state_dict()):
@@ -184,17 +181,17 @@ def refusals(group: Group) -> Any:
         return ""
 
     from climb.engine import BatchRule, resolve_engine
-    from climb.engine.across import prepare_across
+    from climb.engine.parts import prepare_across
 
     class Shuffled(BatchRule):
         def mix(self, views: Any, stream_rows: Any, replay_rows: Any, *, drawn: Any) -> Any:
             return super().mix(views.flip(1), stream_rows, replay_rows, drawn=drawn)
 
-    parts = replace(make_engine("finetune").parts, batch=Shuffled())
+    parts = replace(make_engine(group, "finetune").parts, batch=Shuffled())
     return {
-        "pcmc": said(lambda: make_engine("pcmc")),
-        "captured": said(lambda: resolve_engine("captured", torch.device("cuda"))),
-        "auto": resolve_engine("auto", torch.device("cuda")),
+        "pcmc": said(lambda: make_engine(group, "pcmc")),
+        "captured": said(lambda: resolve_engine("captured", torch.device("cuda"), group)),
+        "auto": resolve_engine("auto", torch.device("cuda"), group),
         "mix": said(lambda: prepare_across(parts, group)),
         "agree": said(lambda: group.check_agreement(1, 2)),
         "disagree": said(lambda: group.check_agreement(1, group.rank)),
@@ -206,7 +203,7 @@ def traffic(group: Group) -> Any:
     sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
     import scale
 
-    engine = make_engine(passes=1)
+    engine = make_engine(group, passes=1)
     for number in range(3):
         engine.observe(images(10, number))
     network = engine.parts.network
@@ -252,22 +249,16 @@ def growth(group: Group) -> Any:
     store.release(slots[:3])
     again = store.put(shades[:2] + 100, [0, 1])
     kept = [*again, *slots[3:]]
-    with own_share_only():
+    with group.own_share_only():
         own = store.get(kept)[:, 0, 0, 0].tolist()
     return {
         "room": room,
-        "kept": store.kept,
+        "kept": int((store._place >= 0).sum()),
         "got": store.get(kept)[:, 0, 0, 0].tolist(),
         "own": own,
         "none": tuple(store.get([]).shape),
         "stored": len(store),
     }
-
-
-def _together() -> Any:
-    from contextlib import nullcontext
-
-    return nullcontext()
 
 
 CASES = {

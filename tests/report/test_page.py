@@ -11,11 +11,20 @@ from xml.etree import ElementTree
 import pytest
 import tyro
 
-from climb.cli.report import report
-from climb.config import DataConfig, EvaluationConfig, Execution, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
+from climb.cli.pages import report
 from climb.errors import InputError
 from climb.report import write_report
-from climb.runs import execute
+from climb.runs.run_file_checks import read_object
+from climb.session import execute
+from climb.settings.config import (
+    DataConfig,
+    EvaluationConfig,
+    Execution,
+    LearnerConfig,
+    MemoryConfig,
+    RunConfig,
+    StreamConfig,
+)
 from climb.state import save_tree
 
 MakeRun = Callable[..., Path]
@@ -61,20 +70,20 @@ def write_journal(folder: Path, lines: list[dict[str, Any]]) -> None:
     (folder / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_every_section_of_a_finished_run(make_run: MakeRun) -> None:
+def test_sections_of_a_finished_run(make_run: MakeRun) -> None:
     page = page_of(make_run())
     assert h1(page) == page.findtext("head/title") == "climb (paper) on synthetic, 3 tasks, seed 7"
-    assert "Evaluated network: teacher" in text_of(page)
+    assert "Accuracy of the teacher network" in text_of(page)
     assert headings(page) == [
-        "What was learned",
-        "What is remembered",
-        "How it lived",
-        "Losses and health",
-        "What it cost",
-        "Every number",
-        "The exact command",
+        "Accuracy",
+        "Memory",
+        "Memory over time",
+        "Training",
+        "Cost",
+        "All numbers",
+        "Command",
         "Configuration",
-        "Measured with",
+        "Versions",
         "Files",
     ]
     assert cards(page) == {
@@ -94,12 +103,12 @@ def test_every_section_of_a_finished_run(make_run: MakeRun) -> None:
         "Loss of the objective",
         "Alignment loss, before its weight",
     ]
-    said = text_of(page)
+    text = text_of(page)
     for value in ("117,192", "100,992", "189", "757,760 bytes", "of 240 at most", "46.1 s", "1,049.0 s"):
-        assert value in said
+        assert value in text
     for value in ("learner.memory.capacity", "0123456789abcdef", "a very good CPU", "float32"):
-        assert value in said
-    assert "not finished" not in said
+        assert value in text
+    assert "not finished" not in text
 
 
 def test_accuracy_curves_are_those_of_the_matrix(make_run: MakeRun) -> None:
@@ -109,12 +118,12 @@ def test_accuracy_curves_are_those_of_the_matrix(make_run: MakeRun) -> None:
         "tasks seen, after task 1: 50",
         "tasks seen, after task 2: 50",
         "tasks seen, after task 3: 55",
-        "classes seen, their own probe, after task 1: 80",
-        "classes seen, their own probe, after task 2: 70",
-        "classes seen, their own probe, after task 3: 55",
-        "all tasks, unseen too, after task 1: 26.67",
-        "all tasks, unseen too, after task 2: 43.33",
-        "all tasks, unseen too, after task 3: 55",
+        "classes seen, own probe, after task 1: 80",
+        "classes seen, own probe, after task 2: 70",
+        "classes seen, own probe, after task 3: 55",
+        "all tasks, unseen included, after task 1: 26.67",
+        "all tasks, unseen included, after task 2: 43.33",
+        "all tasks, unseen included, after task 3: 55",
     ]
     assert len(chart.findall("line[@class='level']")) == 1
 
@@ -123,22 +132,22 @@ def test_memory_charts_have_the_task_boundaries(make_run: MakeRun) -> None:
     page = page_of(make_run())
     (chart,) = (svg for svg in page.iter("svg") if svg.get("aria-label") == "Images in the memory")
     assert len(chart.findall("line[@class='boundary']")) == 2
-    assert "In all: 2 promotions." in text_of(page)
+    assert "In total: 2 promotions." in text_of(page)
 
 
-def test_unfinished_run_shows_what_there_is(make_run: MakeRun) -> None:
+def test_an_unfinished_run_shows_its_progress(make_run: MakeRun) -> None:
     folder = make_run(result=None)
-    write_journal(folder, journal_of(folder)[:5])  # the floor and two of three tasks
+    write_journal(folder, journal_of(folder)[:5])  # the random encoder and two of three tasks
     page = page_of(folder)
-    said = text_of(page)
-    assert "This run is not finished: 2 of 3 tasks evaluated, 15 mini-batches" in said
+    text = text_of(page)
+    assert "This run is not finished: 2 of 3 tasks evaluated, 15 mini-batches" in text
     assert cards(page) == {"All tasks": "43.33", "Tasks seen": "50.00", "Up to now": "70.00", "Random encoder": "25.40"}
-    assert "Every number" not in headings(page)
-    assert "counted up when it is finished" in said
+    assert "All numbers" not in headings(page)
+    assert "total cost is known when the run has finished" in text
     assert len([title for title in page.iter("title") if (title.text or "").startswith("after task")]) == 6
 
 
-def test_run_that_has_only_begun(make_run: MakeRun) -> None:
+def test_a_run_without_journal_lines(make_run: MakeRun) -> None:
     page = page_of(make_run(journal=[], result=None))
     assert "0 of 3 tasks evaluated" in text_of(page)
     assert charts(page) == []
@@ -163,7 +172,7 @@ def test_method_without_memory_and_alignment(make_run: MakeRun) -> None:
 
 def test_one_task_has_no_forgetting(make_run: MakeRun) -> None:
     folder = make_run()
-    result = json.loads((folder / "result.json").read_text())
+    result = read_object(folder / "result.json")
     result |= {"accuracy_matrix": [[50.0]], "accuracy_upto": [50.0], "forgetting": None, "forward_accuracy": None}
     (folder / "result.json").write_text(json.dumps(result))
     page = page_of(folder)
@@ -174,7 +183,7 @@ def test_one_task_has_no_forgetting(make_run: MakeRun) -> None:
 def test_second_network_and_image_weights_get_columns(make_run: MakeRun) -> None:
     folder = make_run()
     assert "weighted by images" not in text_of(page_of(folder))
-    result = json.loads((folder / "result.json").read_text())
+    result = read_object(folder / "result.json")
     result["final_accuracy_per_image"] = 57.25
     result["other"] = {"evaluated": "student", "final_accuracy": 33.33, "random_encoder_accuracy": 22.22}
     (folder / "result.json").write_text(json.dumps(result))
@@ -184,26 +193,26 @@ def test_second_network_and_image_weights_get_columns(make_run: MakeRun) -> None
     assert any(row.startswith("Random encoder 25.40 22.22 The same network") for row in rows)
 
 
-def test_diversity_of_the_memory_is_told(make_run: MakeRun) -> None:
+def test_diversity_of_the_memory(make_run: MakeRun) -> None:
     folder = make_run()
-    assert "How varied the memory is" not in text_of(page_of(folder))
-    result = json.loads((folder / "result.json").read_text())
+    assert "Diversity of the memory" not in text_of(page_of(folder))
+    result = read_object(folder / "result.json")
     result["diversity"] = {"vendi_score": 31.26, "uniformity": None, "features": {"vendi_score": 7.0, "clusters": 4}}
     (folder / "result.json").write_text(json.dumps(result))
     rows = [text_of(row) for row in page_of(folder).iter("tr")]
-    assert "Vendi score 31.3 7.0 Effective number of different images." in rows
+    assert "Vendi score 31.3 7.0 Effective number of distinct images." in rows
     assert not [row for row in rows if row.startswith("Uniformity")]
 
 
 def test_everything_is_escaped(make_run: MakeRun) -> None:
     nasty = '<script>alert("1")</script>&\''
     folder = make_run()
-    header = json.loads((folder / "config.json").read_text())
+    header = read_object(folder / "config.json")
     header["config"]["learner"] |= {"method": nasty, "preset": nasty, nasty: nasty}
     header["config"]["data"]["dataset"] = nasty
     header["config"]["recipe"] = header["config"]["seed"] = header["config_hash"] = nasty
     (folder / "config.json").write_text(json.dumps(header))
-    result = json.loads((folder / "result.json").read_text())
+    result = read_object(folder / "result.json")
     result |= {
         "config_hash": nasty,
         "evaluated": nasty,
@@ -226,7 +235,7 @@ def test_everything_is_escaped(make_run: MakeRun) -> None:
     assert link.attrib["href"] == "./%3Cb%3E%26%27%22x.txt"
 
 
-def test_page_needs_nothing_else(make_run: MakeRun) -> None:
+def test_the_page_is_self_contained(make_run: MakeRun) -> None:
     folder = make_run()
     page = page_of(folder)
     source = (folder / "report.html").read_text()
@@ -240,7 +249,7 @@ def test_page_needs_nothing_else(make_run: MakeRun) -> None:
     assert "@media print" in source
 
 
-def test_files_are_linked_and_the_page_is_the_same_twice(make_run: MakeRun) -> None:
+def test_files_are_linked_and_the_page_is_reproducible(make_run: MakeRun) -> None:
     folder = make_run()
     (folder / "checkpoint").mkdir()
     (folder / "checkpoint" / "state.safetensors").write_bytes(b"x" * 2500)
@@ -249,13 +258,13 @@ def test_files_are_linked_and_the_page_is_the_same_twice(make_run: MakeRun) -> N
     links = [link.attrib["href"] for link in page.iter("a")]
     assert links == ["./checkpoint/state.safetensors", "./config.json", "./journal.jsonl", "./result.json"]
     assert all((folder / link).is_file() for link in links)
-    assert "(2.5 kB), the state that an interrupted run continues from" in text_of(page)
+    assert "(2.5 kB), the state from which an interrupted run continues" in text_of(page)
     before = (folder / "report.html").read_bytes()
     write_report(folder)
     assert (folder / "report.html").read_bytes() == before
 
 
-def test_files_of_any_name_are_linked(make_run: MakeRun) -> None:
+def test_links_to_files_with_unusual_names(make_run: MakeRun) -> None:
     folder = make_run()
     for name in (b"caf\xe9.txt", b"a\x1bb.txt"):
         Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).touch()
@@ -268,14 +277,14 @@ def test_colours_of_every_drawn_class_are_defined(make_run: MakeRun) -> None:
     page = page_of(make_run())
     style = page.findtext("head/style") or ""
     used = {name for svg in page.iter("svg") for part in svg.iter() for name in part.get("class", "").split()}
-    drawn = used - {"chart", "dot"}  # these only name a kind
+    drawn = used - {"chart", "dot"}  # without a style of their own
     assert drawn >= {"line", "first", "second", "third", "level", "cell", "learned"}
     assert [name for name in sorted(drawn) if f".{name} " not in style] == []
     for variable in set(re.findall(r"var\((--[a-z-]+)\)", style)):
         assert style.count(f"{variable}: light-dark(") == 1, variable
 
 
-def test_stream_without_labels_and_with_parts_missing(make_run: MakeRun) -> None:
+def test_a_stream_without_labels_and_optional_parts(make_run: MakeRun) -> None:
     config = {"config": {"learner": {"method": "climb"}, "stream": {"tasks": 0}}, "config_hash": "0"}
     lines = [
         {
@@ -296,26 +305,26 @@ def test_stream_without_labels_and_with_parts_missing(make_run: MakeRun) -> None
     page = page_of(folder)
     assert h1(page) == "climb on run"
     assert cards(page) == {"Images": "20", "Stored": "2", "Loss": "1.500"}
-    assert charts(page) == ["Images stored", "Loss of the objective", "Share of images that are novel", "Heat"]
+    assert charts(page) == ["Images stored", "Loss of the objective", "Share of novel images", "Heat"]
     assert "After 2 mini-batches: the network has collapsed: lower --lr" in text_of(page)
-    assert "What was learned" not in headings(page)
+    assert "Accuracy" not in headings(page)
     (chart,) = (svg for svg in page.iter("svg") if svg.get("aria-label") == "Images stored")
     assert len(chart.findall("circle")) == 3  # the older part of the journal counts
 
 
-def test_a_memory_that_cannot_be_read_is_no_reason_for_no_page(make_run: MakeRun) -> None:
+def test_a_damaged_memory_file_is_skipped(make_run: MakeRun) -> None:
     folder = make_run()
     (folder / "memory.safetensors").write_bytes(b"not a safetensors file")
-    assert "keeps no picture of the memory" in text_of(page_of(folder))
+    assert "No images to show" in text_of(page_of(folder))
 
 
-def test_nor_is_one_that_says_more_than_is_known(make_run: MakeRun) -> None:
+def test_a_memory_file_with_unknown_keys_is_skipped(make_run: MakeRun) -> None:
     folder = make_run()
     save_tree(folder / "memory.safetensors", {"seen": 3, "groups": [{"mood": "good"}]}, kind="memory")
-    assert "keeps no picture of the memory" in text_of(page_of(folder))
+    assert "No images to show" in text_of(page_of(folder))
 
 
-def test_verb_says_where_the_page_is(make_run: MakeRun, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_verb_prints_the_path(make_run: MakeRun, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = make_run()
     tyro.cli(report, args=[str(folder)])
     assert capsys.readouterr().out == f"{folder / 'report.html'}\n"

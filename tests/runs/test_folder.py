@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from climb.config import Execution, RunConfig
 from climb.errors import ClimbError, InputError
-from climb.lock import exclusive
+from climb.files import exclusive
 from climb.runs.folder import LOCKS, RunFolder
+from climb.runs.run_file_checks import read_object
+from climb.settings.config import Execution, RunConfig
 
 CPU = Execution(device="cpu")
 
@@ -30,7 +30,7 @@ def test_it_is_written_under_the_lock_whose_folder_it_is(tmp_path: Path) -> None
 
     with Watched(tmp_path / "run").claimed(RunConfig(), CPU, {}):
         assert refused == [False]
-        assert json.loads((tmp_path / "run" / "config.json").read_text())["config_hash"] == RunConfig().config_hash()
+        assert read_object(tmp_path / "run" / "config.json")["config_hash"] == RunConfig().config_hash()
 
 
 def test_who_comes_second_with_another_configuration_is_refused_and_changes_nothing(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_the_parts_of_a_long_journal_come_by_their_number(tmp_path: Path) -> Non
     names = ["journal.11.jsonl", "journal.10.jsonl", "journal.9.jsonl", "journal.1.jsonl"]
     for name in (*sorted(names), "journal.old.jsonl"):
         (tmp_path / name).touch()
-    assert [path.name for path in RunFolder(tmp_path).journal_parts()] == [*names, "journal.jsonl"]
+    assert [path.name for path in RunFolder(tmp_path).journal.parts()] == [*names, "journal.jsonl"]

@@ -1,4 +1,4 @@
-"""Real runs, small ones, made once; a real server; a real browser, where there is one."""
+"""Small real runs, made once per session; a real server; a real browser, if installed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ from typing import Any
 
 import pytest
 
-from climb.config import DataConfig, EvaluationConfig, Execution, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
 from climb.methods import choose_method
-from climb.runs import execute
+from climb.session import execute
+from climb.settings.config import (
+    DataConfig,
+    EvaluationConfig,
+    Execution,
+    LearnerConfig,
+    MemoryConfig,
+    RunConfig,
+    StreamConfig,
+)
 
 TOKEN = "a-token-of-some-length"
-SECONDS = 300  # after which what hangs is ended; a slow machine takes less
+SECONDS = 300  # timeout, generous for slow machines
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
@@ -45,7 +53,7 @@ def config(method: str, seed: int) -> RunConfig:
 
 @pytest.fixture(scope="session")
 def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two finished runs, one of them deeper down."""
+    """A folder with two finished runs, one of them in a subfolder."""
     folder = tmp_path_factory.mktemp("real") / "runs"
     execute(config("climb", 0), Execution(device="cpu"), folder / "climb-0")
     execute(config("climb-fifo", 1), Execution(device="cpu"), folder / "sweep" / "fifo-1")
@@ -54,13 +62,13 @@ def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(real_runs: Path, tmp_path: Path) -> Path:
-    """A copy, to be changed."""
+    """A copy that a test may change."""
     return Path(shutil.copytree(real_runs, tmp_path / "runs"))
 
 
 @pytest.fixture
 def unfinished(runs: Path) -> Callable[[int], Path]:
-    """``unfinished(lines)`` makes the run "live" of the first lines of a real journal, as if it were going on."""
+    """``unfinished(lines)`` creates the run "live" with the first lines of a real journal, as if in progress."""
 
     def make(lines: int) -> Path:
         folder = Path(shutil.copytree(runs / "climb-0", runs / "live"))
@@ -74,7 +82,7 @@ def unfinished(runs: Path) -> Callable[[int], Path]:
 
 
 def learned_without_labels(folder: Path) -> Path:
-    """The folder of somebody's own stream: no tasks, no accuracy, a warning, a journal in two files."""
+    """A learner's folder: no tasks, no accuracy, a warning, a rotated journal."""
     folder.mkdir(parents=True)
     header = {
         "format_version": 1,
@@ -108,7 +116,7 @@ def own_stream(tmp_path: Path) -> Path:
 
 @contextmanager
 def running(folder: Path, *options: str, token: str | None = None) -> Iterator[str]:
-    """`climb serve` in a process of its own; its address."""
+    """Run `climb serve` in another process and yield its address."""
     code = "import sys; from climb.cli import main; main(sys.argv[1:])"
     environment = {"CLIMB_TOKEN": token} if token else {}
     process = subprocess.Popen(
@@ -150,27 +158,27 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Callable[..., Any]:
-    """``with open_page(address, scheme="light") as page:``; the test fails if the page complains, or asks anybody else.
+    """``with open_page(address, scheme="light") as page:``; the test fails on console messages and foreign requests.
 
-    The page is closed where the block ends, before its server is: a page that outlives it complains, rightly.
+    The page closes before its server, because a page without its server logs errors.
     """
 
     @contextmanager
     def opened(address: str, *, scheme: str = "light", width: int = 1280) -> Iterator[Any]:
-        said: list[str] = []
+        complaints: list[str] = []
         own = address.split("/")[2]
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         try:
             context.set_default_timeout(1000 * SECONDS)
             page = context.new_page()
-            page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-            page.on("pageerror", lambda error: said.append(f"error: {error}"))
-            page.on("request", lambda request: said.append(request.url) if _elsewhere(request.url, own) else None)
+            page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+            page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+            page.on("request", lambda request: complaints.append(request.url) if _elsewhere(request.url, own) else None)
             page.goto(address)
             yield page
         finally:
             context.close()
-        assert said == []
+        assert complaints == []
 
     return opened
 

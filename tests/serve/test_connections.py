@@ -1,4 +1,4 @@
-"""Connections that ask nothing, too slowly, or do not read: none may keep others from being answered."""
+"""Idle, slow and stalled connections must not block others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
-from climb.serve import connections
-from climb.serve.connections import SeldomLogged, make_server, most_connections
-from climb.serve.server import listening
+from climb.serve import connections, listening
+from climb.serve.connections import ShortageLog, make_server, most_connections, run_server
 
 LIMITED = """
 import resource, sys
@@ -31,14 +31,20 @@ main(["serve", sys.argv[1], "--port", "0"])
 
 
 @contextmanager
-def small_server(text: str = "hello") -> Iterator[int]:
-    """A real server that always says the same; its port."""
+def small_server(text: str = "hello", *, seconds: float = 0.0) -> Iterator[int]:
+    """A real server with a constant answer after some seconds; its port."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(seconds)
+        await PlainTextResponse(text)(scope, receive, send)
+
     with listening("127.0.0.1", 0) as opened:
-        server = make_server(PlainTextResponse(text))
-        thread = threading.Thread(target=lambda: server.run(sockets=[opened]))
+        port = opened.getsockname()[1]
+        server = make_server(app)
+        thread = threading.Thread(target=lambda: run_server(server, opened))
         thread.start()
         try:
-            yield opened.getsockname()[1]
+            yield port
         finally:
             server.should_exit = True
             thread.join(60)
@@ -56,7 +62,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def asked(connection: socket.socket, more: bytes = b"") -> bytes:
-    """The answer to a request, up to its last word."""
+    """Send a request and return the whole answer."""
     connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + more)
     answer = b""
     while not answer.endswith(b"hello"):
@@ -78,20 +84,20 @@ def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatc
         assert is_closed(silent)
 
 
-def test_a_byte_now_and_then_buys_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dribbled_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
     with small_server() as port, connected(port) as slow, pytest.raises((ConnectionResetError, BrokenPipeError)):
         dribble(slow, b"GET / HTTP/1.1\r\nHost: " + b"x" * 200)
 
 
-def test_half_a_second_request_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_second_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 2.0)
     with small_server() as port, connected(port) as client:
         assert asked(client, b"GET / HT").startswith(b"HTTP/1.1 200")
         assert is_closed(client)
 
 
-def test_a_reader_that_stops_reading_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_reader_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALLED_SECONDS", 0.3)
     lost, gone = connections.Connection.connection_lost, threading.Event()
 
@@ -112,7 +118,18 @@ def test_a_reader_that_stops_reading_is_let_go(monkeypatch: pytest.MonkeyPatch) 
         assert received < 30_000_000
 
 
-def test_one_that_goes_on_asking_stays_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computing_an_answer_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
+    with small_server(seconds=1.0) as port, connected(port) as client:
+        answer = asked(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # two requests at once
+        while answer.count(b"hello") < 2:
+            part = client.recv(4096)
+            assert part, answer
+            answer += part
+        assert is_closed(client)
+
+
+def test_an_active_connection_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 2.0)
     with small_server() as port, connected(port) as client:
         for _ in range(6):
@@ -120,9 +137,9 @@ def test_one_that_goes_on_asking_stays_connected(monkeypatch: pytest.MonkeyPatch
             time.sleep(0.5)
 
 
-def test_the_oldest_that_asks_nothing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_idle_connection_is_closed_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 5)
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 60.0)  # none of them is let go for its silence
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 60.0)  # no timeout
     with small_server() as port, ExitStack() as stack:
         idle = [stack.enter_context(connected(port)) for _ in range(9)]
         assert httpx.get(f"http://127.0.0.1:{port}/", timeout=60).text == "hello"
@@ -130,7 +147,7 @@ def test_the_oldest_that_asks_nothing_makes_room(monkeypatch: pytest.MonkeyPatch
         assert asked(idle[-1]).startswith(b"HTTP/1.1 200")
 
 
-def test_idle_connections_neither_stop_the_server_nor_fill_the_disk(tmp_path: Path) -> None:
+def test_idle_connections_do_not_block_the_server_or_fill_its_log(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     with open(tmp_path / "log", "wb") as log:
         process = subprocess.Popen(
@@ -148,19 +165,19 @@ def test_idle_connections_neither_stop_the_server_nor_fill_the_disk(tmp_path: Pa
     assert (tmp_path / "log").stat().st_size < 2000
 
 
-def test_a_shortage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    told = SeldomLogged()
+def test_a_shortage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    log_shortage = ShortageLog()
     loop = asyncio.new_event_loop()
     try:
         with caplog.at_level(logging.ERROR, logger="climb.serve"):
             for _ in range(100):
-                told(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "Too many open files")})
+                log_shortage(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "Too many open files")})
     finally:
         loop.close()
     (record,) = caplog.records
     assert "Too many open files" in record.getMessage()
 
 
-def test_far_fewer_connections_than_descriptors() -> None:
+def test_the_limit_is_far_below_the_descriptors() -> None:
     resource = pytest.importorskip("resource")
     assert 4 <= most_connections() <= max(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3)

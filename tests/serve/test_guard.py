@@ -29,7 +29,7 @@ def client(real_runs: Path) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/page.js", "/runs/climb-0", "/api/index", "/nothing"])
-def test_without_the_token_there_is_nothing(client: TestClient, path: str) -> None:
+def test_requests_without_the_token_are_rejected(client: TestClient, path: str) -> None:
     for headers in (
         {},
         {"Authorization": f"Bearer {TOKEN}x"},
@@ -52,7 +52,7 @@ def test_a_program_sends_the_token_in_a_header(client: TestClient) -> None:
     assert "climb_final_accuracy" in answer.text
 
 
-def test_a_browser_shows_the_token_once(client: TestClient) -> None:
+def test_a_browser_exchanges_the_token_for_a_cookie(client: TestClient) -> None:
     answer = client.get(f"/compare?run=climb-0&token={TOKEN}&run=sweep/fifo-1")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/compare?run=climb-0&run=sweep%2Ffifo-1"
@@ -61,17 +61,17 @@ def test_a_browser_shows_the_token_once(client: TestClient) -> None:
     assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
     assert client.get(answer.headers["location"]).status_code == 200  # the client keeps cookies
-    assert client.get(f"/?token={TOKEN}").headers["location"] == "/"  # shown again, it is taken off the address again
+    assert client.get(f"/?token={TOKEN}").headers["location"] == "/"  # stripped again for a known session
     client.cookies.clear()
     assert client.get("/").status_code == 401
 
 
-def test_the_way_on_stays_on_this_server(client: TestClient) -> None:
+def test_the_redirect_stays_on_this_server(client: TestClient) -> None:
     answer = client.get(f"http://big.machine:8765//evil.example/?token={TOKEN}")
     assert answer.headers["location"] == "/evil.example/"
 
 
-def test_a_cookie_of_another_server_is_worth_nothing(client: TestClient, real_runs: Path) -> None:
+def test_a_cookie_of_another_server_is_rejected(client: TestClient, real_runs: Path) -> None:
     cookie = client.get(f"/?token={TOKEN}").headers["set-cookie"].split(";")[0]
     with TestClient(make_app(real_runs, token=TOKEN), base_url="http://big.machine") as other:
         assert other.get("/", headers={"Cookie": cookie}).status_code == 401
@@ -81,7 +81,7 @@ def test_a_cookie_of_another_server_is_worth_nothing(client: TestClient, real_ru
     "token",
     ["pässwort-mit-umlaut-lang", os.fsdecode(b"p\xe4sswort-mit-umlaut-lang"), "sixteen letters\n", "a" * 15 + "\x00"],
 )
-def test_a_token_that_no_header_can_hold_is_refused(real_runs: Path, token: str) -> None:
+def test_a_token_that_fits_no_header_is_rejected(real_runs: Path, token: str) -> None:
     with pytest.raises(InputError, match="ASCII"):
         make_app(real_runs, token=token)
     with pytest.raises(InputError, match="ASCII"):
@@ -96,7 +96,7 @@ def test_a_token_of_words_works_both_ways(real_runs: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_can_be_changed(open_client: TestClient, method: str) -> None:
+def test_writing_methods_are_rejected(open_client: TestClient, method: str) -> None:
     assert open_client.request(method, "/").status_code == 405
     assert open_client.request(method, "/file/climb-0/result.json").status_code == 405
 
@@ -104,12 +104,12 @@ def test_nothing_can_be_changed(open_client: TestClient, method: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8765", "192.168.1.7:8765", "", "[::1", "localhost@evil"]
 )
-def test_without_a_token_only_this_machine_is_answered(open_client: TestClient, host: str) -> None:
+def test_without_a_token_other_hosts_are_rejected(open_client: TestClient, host: str) -> None:
     assert open_client.get("/", headers={"Host": host}).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost", "[::1]:8765"])
-def test_this_machine_has_several_names(open_client: TestClient, host: str) -> None:
+def test_names_of_the_local_host(open_client: TestClient, host: str) -> None:
     assert open_client.get("/", headers={"Host": host}).status_code == 200
 
 
@@ -127,6 +127,6 @@ def test_every_answer_has_the_headers(open_client: TestClient, client: TestClien
     assert "http" not in policy
 
 
-def test_there_is_no_other_door(open_client: TestClient) -> None:
+def test_there_are_no_api_pages(open_client: TestClient) -> None:
     for path in ("/docs", "/redoc", "/openapi.json"):
         assert open_client.get(path).status_code == 404

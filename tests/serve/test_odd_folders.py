@@ -1,4 +1,4 @@
-"""Folders with anything in them: each is a row that says what is wrong with it, and the others are unharmed."""
+"""Damaged folders: each gets a row with its error, and others are not affected."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ODD: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_the_others_are_unharmed(tmp_path: Path, name: str) -> None:
+def test_an_odd_folder_does_not_harm_others(tmp_path: Path, name: str) -> None:
     make(tmp_path / "good")
     ODD[name](tmp_path / "bad")
     with TestClient(make_app(tmp_path), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
@@ -93,25 +93,25 @@ def test_the_others_are_unharmed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "fault"),
     [
-        ("a name that is not UTF-8", "not written in UTF-8"),
+        ("a name that is not UTF-8", "not UTF-8"),
         ("nested configuration", "recursion"),
         ("nested result", "recursion"),
         ("no text", "cannot read"),
         ("text for an accuracy", "an accuracy is no number"),
     ],
 )
-def test_it_is_said_what_is_wrong(tmp_path: Path, name: str, said: str) -> None:
+def test_the_index_names_the_fault(tmp_path: Path, name: str, fault: str) -> None:
     ODD[name](tmp_path / "bad")
     with TestClient(make_app(tmp_path), base_url="http://127.0.0.1") as client:
         text = client.get("/").text
         assert ">unreadable<" in text
-        assert said in text
+        assert fault in text
         assert re.search(r'^climb_run_readable\{run="bad.*"\} 0$', client.get("/metrics").text, re.MULTILINE)
 
 
-def test_what_can_be_read_is_shown(tmp_path: Path) -> None:
+def test_readable_parts_are_shown(tmp_path: Path) -> None:
     for name in ("seed with a point", "nested line", "long number", "text for a number"):
         ODD[name](tmp_path / f"bad {name}")
     with TestClient(make_app(tmp_path), base_url="http://127.0.0.1") as client:

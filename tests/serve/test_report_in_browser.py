@@ -1,4 +1,4 @@
-"""The page of a run as a person meets it: from a file, without a network."""
+"""The page of a run in a browser, opened from a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def report(runs: Path) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_picture_is_there(report: str, runs: Path, open_page: Open, tmp_path: Path, scheme: str) -> None:
+def test_all_pictures_are_drawn(report: str, runs: Path, open_page: Open, tmp_path: Path, scheme: str) -> None:
     with open_page(report, scheme=scheme) as page:
         lengths = page.evaluate(
             '() => [...document.querySelectorAll("svg.chart path.line")].map((path) => path.getTotalLength())'
@@ -59,11 +59,11 @@ def test_light_and_dark(report: str, open_page: Open) -> None:
         light = page.evaluate(colour)
         assert light != dark
         page.reload()
-        assert page.evaluate(colour) == light  # it is kept
+        assert page.evaluate(colour) == light  # stored
         page.get_by_role("button", name="light or dark").click()
         assert page.evaluate(colour) == dark
         page.emulate_media(media="print")
-        assert page.evaluate(colour)[1] == light[1]  # paper is white
+        assert page.evaluate(colour)[1] == light[1]  # print is light
         assert not page.get_by_role("button", name="light or dark").is_visible()
 
 
@@ -72,16 +72,16 @@ def test_values_under_the_pointer(report: str, open_page: Open) -> None:
         chart = page.locator("svg.chart").first
         box = chart.bounding_box()
         page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
-        said = page.locator(".reading").inner_text()
-        assert said.startswith("at 2\ntasks seen: ")
+        shown = page.locator(".reading").inner_text()
+        assert shown.startswith("at 2\ntasks seen: ")
         titles = page.locator("svg.chart").first.locator("circle title").all_text_contents()
-        told = float(next(text for text in titles if text.startswith("tasks seen, after task 2")).split(": ")[1])
-        assert float(said.splitlines()[1].split(": ")[1]) == pytest.approx(told, abs=0.5)  # read off the picture
+        expected = float(next(text for text in titles if text.startswith("tasks seen, after task 2")).split(": ")[1])
+        assert float(shown.splitlines()[1].split(": ")[1]) == pytest.approx(expected, abs=0.5)  # from pixel positions
         page.mouse.move(5, 5)
         assert page.locator(".reading").is_hidden()
 
 
-def test_a_centroid_can_be_looked_at_closely(report: str, open_page: Open) -> None:
+def test_a_click_enlarges_a_centroid(report: str, open_page: Open) -> None:
     with open_page(report) as page:
         sheet = page.locator(".sheet").first
         before = sheet.locator("img").bounding_box()["width"]
@@ -89,6 +89,6 @@ def test_a_centroid_can_be_looked_at_closely(report: str, open_page: Open) -> No
         assert sheet.locator("img").bounding_box()["width"] > 2 * before
 
 
-def test_a_phone_needs_no_sideways_scrolling(report: str, open_page: Open) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(report: str, open_page: Open) -> None:
     with open_page(report, width=390) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -22,7 +22,7 @@ def test_another_address_needs_a_token(real_runs: Path, host: str) -> None:
         serve(real_runs, host=host)
 
 
-def test_a_short_token_is_refused(real_runs: Path) -> None:
+def test_a_short_token_is_rejected(real_runs: Path) -> None:
     with pytest.raises(InputError, match="at least 16 characters; given 6"):
         serve(real_runs, host="0.0.0.0", token="secret")
 
@@ -34,12 +34,12 @@ def test_a_missing_extra_is_named(real_runs: Path, monkeypatch: pytest.MonkeyPat
         serve(real_runs)
 
 
-def test_no_folder_is_refused_with_its_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_folder_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["serve", str(tmp_path / "nothing")]) == 2
     assert "is not a folder" in capsys.readouterr().err
 
 
-def test_a_taken_port_is_said(real_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_named(real_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert run_command(["serve", str(real_runs), "--port", str(taken.getsockname()[1])]) == 1
     assert "give another --port" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from climb.sources import watch
+from climb.sources import Options, watch
 from climb.sources.folder import read_folder
 from climb.sources.item import Item, PassedOver
 from climb.sources.prefetch import load
@@ -19,7 +19,7 @@ Draw = Callable[..., Path]
 
 
 class Clock(Event):
-    """Time that passes only where somebody waits, and the event by which a watcher is asked to end.
+    """A clock that advances only in `wait`, and the event that stops a watcher.
 
     On a busy machine a thread may stand still for a while, which looks like a writer that is done. Here none does.
     """
@@ -45,14 +45,14 @@ class Clock(Event):
         return self.is_set()
 
     def at(self, moment: float, happens: Callable[[], object]) -> None:
-        """Have something happen once that moment has come and somebody waits."""
+        """Call a function during the first wait at or after ``moment``."""
         self._plans.append((moment, happens))
 
     def arrivals(self, root: Path, *, until: float) -> list[tuple[float, Item | PassedOver]]:
-        """What comes of a watched folder until then, and when: each image is loaded as soon as it is found."""
+        """Arrivals from a watched folder until then, with their times. Images are loaded as they are found."""
         self.at(until, self.set)
         found = []
-        for pending in read_folder(str(root), image_size=16, watch=True)(Once(), self):
+        for pending in read_folder(str(root), Options(image_size=16, watch=True))(Once(), self):
             arrival = load(pending)
             if arrival is not None:
                 found.append((self.now, arrival))
@@ -61,7 +61,7 @@ class Clock(Event):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """What watching goes by, in place of real time."""
+    """The clock of `climb.sources.watch`, in place of real time."""
     clock = Clock()
     monkeypatch.setattr(watch, "time", clock)
     return clock

@@ -1,4 +1,4 @@
-"""No password is shown, and all else is."""
+"""Passwords are masked, and nothing else is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from climb.errors import InputError
 from climb.export import images_of
 from climb.sources import open_source
-from climb.sources.address import without_password
+from climb.sources.open import without_password
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from climb.sources.address import without_password
         ("--camera=rtsp://a:s3cret@h/", "--camera=rtsp://a:...@h/"),
     ],
 )
-def test_a_password_is_left_out_wherever_it_stands(typed: str, shown: str) -> None:
+def test_passwords_are_masked(typed: str, shown: str) -> None:
     assert without_password(typed) == shown
     assert "s3cret" not in shown
 
@@ -47,14 +47,15 @@ def test_a_password_is_left_out_wherever_it_stands(typed: str, shown: str) -> No
         "/dev/video0",
     ],
 )
-def test_the_rest_is_shown_as_it_is(text: str) -> None:
+def test_text_without_a_password_is_unchanged(text: str) -> None:
     assert without_password(text) == text
 
 
-def test_no_refusal_tells_a_password() -> None:
+def test_errors_mask_passwords() -> None:
     for refused in (
         lambda: open_source("rtsp://admin:s3cret@camera/main", image_size=8, watch=True),
         lambda: open_source("ftp://admin:s3cret@camera/main", image_size=8),
+        lambda: open_source("ftp://admin:s3cret@camera/main.tar", image_size=8),
         lambda: images_of("rtsp://admin:s3cret@camera/main", 8),
     ):
         with pytest.raises(InputError, match=r"://admin:\.\.\.@camera/main"):

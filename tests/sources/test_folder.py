@@ -48,14 +48,14 @@ def test_another_time_or_size_makes_another_image(draw: Draw, tmp_path: Path) ->
     assert len({*first, *second, *third}) == 3
 
 
-def test_what_is_known_is_not_even_read(draw: Draw, tmp_path: Path) -> None:
+def test_seen_files_are_not_read(draw: Draw, tmp_path: Path) -> None:
     draw(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"no image")
     source = open_source(str(tmp_path), image_size=16)
     known = Once()
-    assert len(list(source.arrivals(claim=known))) == 2
+    assert len(list(source.arrivals(seen=known))) == 2
     source.passed_over.clear()
-    assert list(source.arrivals(claim=known)) == []
+    assert list(source.arrivals(seen=known)) == []
     assert not source.passed_over
 
 
@@ -83,7 +83,7 @@ def test_a_file_without_permission_may_come_back(draw: Draw, tmp_path: Path, mon
     draw(tmp_path / "a.png")
     (tmp_path / "b.png").symlink_to(tmp_path / "nowhere.png")
     source = open_source(str(tmp_path), image_size=16)
-    assert names(source) == ["a.png"]  # a link to nothing is nothing
+    assert names(source) == ["a.png"]  # a broken link is skipped
     (tmp_path / "nowhere.png").mkdir()
     (passed,) = [a for a in source.arrivals() if isinstance(a, PassedOver)]
     assert (passed.reason, passed.for_good) == ("unreadable", False)
@@ -117,7 +117,7 @@ def test_a_watched_folder_has_no_end(tmp_path: Path) -> None:
     assert not open_source(str(tmp_path), image_size=16).endless
 
 
-def test_a_watched_file_with_a_time_in_the_future_is_taken_once_it_stays_as_it_is(
+def test_a_watched_file_with_a_time_in_the_future_is_read(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
@@ -140,7 +140,7 @@ def test_watching_gives_a_file_once(draw: Draw, tmp_path: Path, monkeypatch: pyt
     arrivals.close()
 
 
-def test_a_look_stops_when_asked() -> None:
+def test_a_scan_stops_when_asked() -> None:
     stop = Event()
     stop.set()
     assert list(watching.watched(lambda thorough: iter([("a", os.stat("."))]), lambda path, status: True, stop)) == []

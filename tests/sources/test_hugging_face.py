@@ -32,7 +32,7 @@ def test_images_of_a_dataset(draw: Draw, tmp_path: Path, monkeypatch: pytest.Mon
     assert len({item.identity for item in found}) == 6
     assert [item.identity for item in source] == [item.identity for item in found]
     for known in (set(), {found[0].identity}, {item.identity for item in found[:4]}, {found[3].identity}):
-        rest = list(source.arrivals(claim=lambda identity, known=known: identity not in known))
+        rest = list(source.arrivals(seen=lambda identity, known=known: identity not in known))
         expected = [item.where for item in found if item.identity not in known]
         assert [a.where for a in rest if isinstance(a, Item)] == expected
     assert len(list(open_source(f"hf:{tmp_path}/data@test", image_size=16))) == 1
@@ -40,7 +40,7 @@ def test_images_of_a_dataset(draw: Draw, tmp_path: Path, monkeypatch: pytest.Mon
         open_source(f"hf:{tmp_path}/data@other", image_size=16)
 
 
-def test_rows_without_an_image_are_passed_over_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_an_image_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     class Rows(list[dict[str, Any]]):
         features: ClassVar = {"image": SimpleNamespace()}
 
@@ -84,7 +84,7 @@ def test_images_in_parquet_files_that_other_programs_wrote(
         open_source(tmp_path / "a.parquet", image_size=16)
 
 
-def test_a_dataset_without_images_is_refused_with_its_columns_and_of_two_with_images_one_is_taken(
+def test_image_columns_are_found_or_the_columns_are_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Rows(list[dict[str, Any]]):
@@ -97,7 +97,7 @@ def test_a_dataset_without_images_is_refused_with_its_columns_and_of_two_with_im
     in_bytes = SimpleNamespace(dtype="binary")
     monkeypatch.setattr(Rows, "features", {"left": {"bytes": in_bytes}, "right": in_bytes})
     open_source("hf:some/where", image_size=16)
-    assert "has images in left, right; those in left are taken" in caplog.text
+    assert "has images in left, right; those in left are used" in caplog.text
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Python iterables, and what cannot be a source."""
+"""Python iterables, and invalid addresses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 
 from climb.errors import InputError
-from climb.sources import Item, PassedOver, at_hand, open_source
-from climb.sources.iterable import read_iterable
+from climb.sources import Item, Options, PassedOver, in_memory, open_source
+from climb.sources.in_memory import read_iterable
 from climb.sources.source import Everything
 
 Draw = Callable[..., Path]
@@ -50,7 +50,7 @@ def noise(side: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
 
 
-def test_a_picture_that_breaks_off_is_passed_over_as_its_bytes_are() -> None:
+def test_a_truncated_picture_is_passed_over() -> None:
     whole = saved(noise(64), "PNG")
     given = [Image.open(io.BytesIO(data)) for data in (whole, whole[:3000], whole)]
     source = open_source(given, image_size=16)
@@ -60,7 +60,7 @@ def test_a_picture_that_breaks_off_is_passed_over_as_its_bytes_are() -> None:
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
-def test_a_picture_is_turned_by_its_metadata_as_its_bytes_are(turn: int) -> None:
+def test_a_picture_is_turned_by_its_metadata(turn: int) -> None:
     pixels = np.zeros((32, 32, 3), np.uint8)
     pixels[:16], pixels[:, :16, 0] = 255, 128
     exif = Image.Exif()
@@ -69,23 +69,23 @@ def test_a_picture_is_turned_by_its_metadata_as_its_bytes_are(turn: int) -> None
     picture = Image.open(io.BytesIO(data))
     of_bytes, of_picture = open_source([data, picture], image_size=8)
     assert torch.equal(of_bytes.image, of_picture.image)
-    assert np.array_equal(np.asarray(picture), pixels)  # somebody else's: it stays as it is
+    assert np.array_equal(np.asarray(picture), pixels)  # the caller's picture is unchanged
 
 
-def test_nothing_is_no_image() -> None:
+def test_empty_images_are_passed_over() -> None:
     given = [np.zeros((0, 5, 3), dtype=np.uint8), Image.new("RGB", (4, 0))]
     arrivals = list(open_source(given, image_size=8).arrivals())
     assert [a.detail for a in arrivals if isinstance(a, PassedOver)] == ["5 x 0 pixels", "4 x 0 pixels"]
 
 
-def test_large_bytes_are_not_kept_while_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_hand, "LARGE", 500)
-    (found,) = read_iterable([saved(noise(32), "PNG")], image_size=8)(Everything(), threading.Event())
+def test_large_bytes_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_memory, "LARGE_BYTES", 500)
+    (found,) = read_iterable([saved(noise(32), "PNG")], Options(image_size=8))(Everything(), threading.Event())
     assert found.load().shape == (3, 8, 8)
     assert not isinstance(found.load, partial)
 
 
-def test_what_is_given_may_be_closed_or_overwritten_when_the_next_is_asked_for(draw: Draw, tmp_path: Path) -> None:
+def test_images_may_be_overwritten_after_the_next_request(draw: Draw, tmp_path: Path) -> None:
     files = [draw(tmp_path / f"{number}.png", number) for number in range(20)]
 
     def pictures() -> Iterator[Image.Image]:
@@ -111,7 +111,7 @@ def test_what_is_given_may_be_closed_or_overwritten_when_the_next_is_asked_for(d
     [np.zeros((4, 16, 16, 3), np.uint8), np.zeros((16, 16, 3)), 7, (np.zeros((16, 16, 3), np.uint8), 7)],
     ids=["many", "float", "7", "with its label"],
 )
-def test_what_is_no_image_is_refused(given: Any) -> None:
+def test_values_that_are_not_images_are_refused(given: Any) -> None:
     with pytest.raises(InputError, match="images must be PIL pictures"):
         list(open_source([given], image_size=16))
 
@@ -136,7 +136,7 @@ def test_loading_ahead_is_bounded_and_ends_with_the_reader() -> None:
             taken += 1
             yield np.zeros((16, 16, 3), np.uint8)
 
-    others = set(threading.enumerate())  # of tests before this one: whatever they left is theirs
+    others = set(threading.enumerate())  # threads of earlier tests
     arrivals = open_source(images(), image_size=16).arrivals()
     next(arrivals)
     deadline = time.monotonic() + 60
@@ -154,17 +154,21 @@ def test_loading_ahead_is_bounded_and_ends_with_the_reader() -> None:
     ("text", "options", "message"),
     [
         ("no-such-folder", {}, "does not exist. Allowed: a folder"),
-        ("photos/*.png", {}, r"patterns name tar shards.*give the folder, or pipe their paths: ls photos/\*\.png \|"),
+        (
+            "photos/*.png",
+            {},
+            r"only tar shards are given by a pattern.*give the folder, or pipe their paths: ls photos/\*\.png \|",
+        ),
         (None, {}, "or, in Python, any iterable of images; given NoneType"),
         ("-", {"watch": True}, "watch follows a folder or a pattern of tar shards; given -$"),
-        ("nowhere", {"watch": True}, "given nowhere, which does not exist"),
+        ("nowhere", {"watch": True}, "'nowhere' does not exist"),
         ("/dev/video99", {}, "there is no camera at /dev/video99"),
         ("rtsp://camera", {"watch": True}, "watch follows a folder"),
-        (".", {"every": 0}, "every and workers must be at least 1"),
-        (".", {"workers": 0}, "every and workers must be at least 1"),
+        (".", {"every": 0}, "every must be at least 1"),
+        (".", {"workers": 0}, "workers must be at least 1"),
     ],
 )
-def test_what_cannot_be_opened(text: Any, options: dict[str, Any], message: str) -> None:
+def test_invalid_addresses_are_refused(text: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         open_source(text, image_size=16, **options)
 

@@ -11,10 +11,10 @@ from threading import Event, Thread, Timer
 import pytest
 
 from climb.errors import InputError
-from climb.sources import Item, PassedOver, folder, open_source
-from climb.sources.item import UNREADABLE, Unusable
+from climb.images.decode import UNREADABLE, ImageError
+from climb.sources import Item, Options, PassedOver, folder, open_source
+from climb.sources.folder import LONGEST_LINE, lines, read_standard_input
 from climb.sources.source import Everything
-from climb.sources.standard_input import LONGEST, lines, read_paths
 
 Draw = Callable[..., Path]
 
@@ -28,7 +28,7 @@ def test_lines_arrive_whole_however_they_were_written() -> None:
     os.close(reader)
 
 
-def test_the_mark_that_some_editors_put_before_the_first_line_is_no_part_of_it() -> None:
+def test_a_byte_order_mark_is_removed() -> None:
     reader, writer = os.pipe()
     for piece in (b"\xef\xbb", b"\xbfone\n", b"\xef\xbb\xbftwo\n"):
         os.write(writer, piece)
@@ -46,7 +46,7 @@ def test_waiting_for_a_line_can_be_stopped() -> None:
     os.close(writer)
 
 
-def test_a_queue_that_never_runs_dry_can_be_stopped() -> None:
+def test_reading_lines_can_be_stopped_between_two_lines() -> None:
     reader, writer = os.pipe()
     stop = Event()
     os.write(writer, b"one\ntw")
@@ -64,42 +64,43 @@ def test_a_line_without_end_does_not_fill_the_memory() -> None:
     reader, writer = os.pipe()
 
     def write() -> None:
-        os.write(writer, b"x" * 2 * LONGEST)
+        os.write(writer, b"x" * 2 * LONGEST_LINE)
         os.close(writer)
 
-    writing = Thread(target=write)  # more than a pipe holds: written while it is read
+    writing = Thread(target=write)  # more than a pipe holds, so a thread writes it
     writing.start()
     with pytest.raises(InputError, match="one path a line"):
         next(lines(reader, Event()))
-    while os.read(reader, LONGEST):  # to the end: a writer whose reader has gone fails
+    while os.read(reader, LONGEST_LINE):  # read all: a writer without a reader fails
         pass
     writing.join()
     os.close(reader)
 
 
-def test_names_that_no_file_can_have_are_passed_over(draw: Draw, tmp_path: Path) -> None:
+def test_impossible_file_names_are_passed_over(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = draw(tmp_path / "a.png")
     reader, writer = os.pipe()
     os.write(writer, b"a.png\0b.png\n" + b"x" * 5000 + b"\n" + f"{good}\n".encode())
     os.close(writer)
-    pending = list(read_paths(reader, image_size=16)(Everything(), Event()))
-    os.close(reader)
+    with os.fdopen(reader) as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        pending = list(read_standard_input("-", Options(image_size=16))(Everything(), Event()))
     assert [one.identity is None for one in pending] == [True, True, False]
     assert pending[-1].where == str(good)
 
 
-def test_a_path_given_again_is_tried_again_if_it_could_not_be_read(
+def test_an_unreadable_path_is_retried_when_it_is_given_again(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = draw(tmp_path / "a.png")
-    read, failures = folder.read_file, [Unusable(UNREADABLE, "the drive is away")]
+    read, failures = folder.read_image_file, [ImageError(UNREADABLE, "the drive is away")]
 
     def flaky(path: str) -> bytes:
         if failures:
             raise failures.pop()
         return read(path)
 
-    monkeypatch.setattr(folder, "read_file", flaky)
+    monkeypatch.setattr(folder, "read_image_file", flaky)
     reader, writer = os.pipe()
     with os.fdopen(reader) as standard_input:
         monkeypatch.setattr(sys, "stdin", standard_input)
@@ -111,13 +112,13 @@ def test_a_path_given_again_is_tried_again_if_it_could_not_be_read(
         assert [type(arrival) for arrival in arrivals] == [Item]
 
 
-def test_a_closed_standard_input_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="is closed"):
         open_source("-", image_size=16)
 
 
-def test_the_files_that_are_named(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_on_standard_input(draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = draw(tmp_path / "a b.png"), draw(tmp_path / "ü.png", 1)
     reader, writer = os.pipe()
     os.write(writer, f"{a}\n{tmp_path}/none.png\n{b}\n{a}\n".encode())

@@ -16,7 +16,8 @@ import pytest
 
 from climb.errors import InputError
 from climb.sources import Item, PassedOver, open_source
-from climb.sources.video import is_live, is_video
+from climb.sources.source import SOURCES, find_kind
+from climb.sources.video import is_video
 
 av = pytest.importorskip("av")
 
@@ -48,15 +49,15 @@ def test_every_frame_once_and_by_its_number(tmp_path: Path) -> None:
     ]
 
 
-def test_frames_that_are_known_are_passed_by(tmp_path: Path) -> None:
+def test_seen_frames_are_skipped(tmp_path: Path) -> None:
     path = write_video(tmp_path / "v.mkv")
     source = open_source(str(path), image_size=16)
     known = {item.identity for item in list(source)[:7]}
-    rest = [a for a in source.arrivals(claim=lambda identity: identity not in known) if isinstance(a, Item)]
+    rest = [a for a in source.arrivals(seen=lambda identity: identity not in known) if isinstance(a, Item)]
     assert [item.where for item in rest] == [f"{path}#{number}" for number in range(7, 12)]
 
 
-def test_a_damaged_video_is_word_and_not_an_error(tmp_path: Path) -> None:
+def test_a_damaged_video_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "v.mp4").write_bytes(b"no video" * 100)
     (passed,) = open_source(str(tmp_path / "v.mp4"), image_size=16).arrivals()
     assert isinstance(passed, PassedOver)
@@ -72,19 +73,19 @@ def write_sound(path: Path) -> Path:
     return path
 
 
-def test_a_video_without_pictures_is_word_and_not_an_error(tmp_path: Path) -> None:
+def test_a_video_without_pictures_is_passed_over(tmp_path: Path) -> None:
     (passed,) = open_source(str(write_sound(tmp_path / "v.wav").rename(tmp_path / "v.avi")), image_size=16).arrivals()
     assert isinstance(passed, PassedOver)
-    assert (passed.reason, passed.detail) == ("corrupt", "there is no picture track in it")
+    assert (passed.reason, passed.detail) == ("corrupt", "the file has no picture track")
 
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_gigantic_frames_are_not_converted(tmp_path: Path, announced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounded here by a small number, to keep the test fast."""
+    """With a low bound, to keep the test fast."""
     path = write_video(tmp_path / "v.mkv", frames=2)
-    monkeypatch.setattr("climb.sources.video.MOST_FRAME_PIXELS", 64 * 48 - 1)
-    if not announced:  # the track says that it is smaller than its frames are
-        monkeypatch.setattr("climb.sources.video._check", lambda width, height: None)
+    monkeypatch.setattr("climb.sources.video.MAX_FRAME_PIXELS", 64 * 48 - 1)
+    if not announced:  # the track announces smaller frames
+        monkeypatch.setattr("climb.sources.video._check_size", lambda width, height: None)
     (passed,) = open_source(str(path), image_size=16).arrivals()
     assert isinstance(passed, PassedOver)
     assert passed.reason == ("too large" if announced else "corrupt")
@@ -92,14 +93,14 @@ def test_gigantic_frames_are_not_converted(tmp_path: Path, announced: bool, monk
         assert passed.detail == "frames of 64 x 48 pixels; at most 3,071 are decoded"
 
 
-def test_a_video_filmed_upright_stands_upright(tmp_path: Path) -> None:
-    """Telephones write pictures as the sensor lies, and how far players must turn them: here clockwise, by 90."""
+def test_a_rotated_video_is_turned_upright(tmp_path: Path) -> None:
+    """Telephones store unrotated frames and an angle for the player: here 90 degrees clockwise."""
     path = tmp_path / "v.mp4"
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=10)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         pixels = np.zeros((48, 64, 3), dtype=np.uint8)
-        pixels[:, :32] = 255  # the left half: it belongs on top
+        pixels[:, :32] = 255  # the left half, which belongs on top
         container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
     data = bytearray(path.read_bytes())
@@ -112,7 +113,7 @@ def test_a_video_filmed_upright_stands_upright(tmp_path: Path) -> None:
     assert item.image[:, 10:].float().mean() < 25
 
 
-def test_the_password_of_a_camera_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_password_of_a_camera_is_masked(caplog: pytest.LogCaptureFixture) -> None:
     source = open_source("http://admin:s3cret@127.0.0.1:9/stream", image_size=16)
     arrivals = source.arrivals(patience=60)
     first = next(arrivals)
@@ -129,7 +130,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Where a stream is served that ends after 12 frames."""
+    """The address of a stream that ends after 12 frames."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     write_video(tmp_path / "stream.ts")
@@ -147,7 +148,7 @@ def test_a_stream_that_ends_is_connected_to_again(address: str) -> None:
     assert source.endless
     assert not source.rereadable
     arrivals = source.arrivals(patience=60)
-    found = [next(arrivals) for _ in range(15)]  # more than it gives at once
+    found = [next(arrivals) for _ in range(15)]  # more than one connection gives
     arrivals.close()
     assert all(isinstance(item, Item) and item.identity is None for item in found)
 
@@ -155,15 +156,15 @@ def test_a_stream_that_ends_is_connected_to_again(address: str) -> None:
 def test_a_stream_without_pictures_is_connected_to_again(address: str, tmp_path: Path) -> None:
     write_sound(tmp_path / "sound.wav")
     arrivals = open_source(address.replace("stream.ts", "sound.wav"), image_size=16).arrivals(patience=60)
-    said = [next(arrivals) for _ in range(2)]
+    passed_over = [next(arrivals) for _ in range(2)]
     arrivals.close()
-    for passed, seconds in zip(said, (1, 2), strict=True):
+    for passed, seconds in zip(passed_over, (1, 2), strict=True):
         assert isinstance(passed, PassedOver)
-        assert passed.detail == f"there is no picture track in it; connecting again in {seconds} s"
+        assert passed.detail == f"the file has no picture track; connecting again in {seconds} s"
 
 
 def test_a_camera_that_does_not_answer_is_tried_again() -> None:
-    source = open_source("tcp://127.0.0.1:9", image_size=16)  # nobody listens there
+    source = open_source("tcp://127.0.0.1:9", image_size=16)  # no server listens there
     arrivals = source.arrivals(patience=60)
     first = next(arrivals)
     arrivals.close()
@@ -171,10 +172,9 @@ def test_a_camera_that_does_not_answer_is_tried_again() -> None:
     assert "connecting again in 1 s" in first.detail
 
 
-def test_what_is_what() -> None:
-    assert is_live("rtsp://10.0.0.1/stream")
-    assert is_live("/dev/video0")
-    assert not is_live("holiday.mp4")
+def test_addresses_are_recognised() -> None:
+    assert find_kind("rtsp://10.0.0.1/stream") is find_kind("/dev/video0") is SOURCES["camera"]
+    assert find_kind("holiday.mp4") is None  # there is no such file
     assert is_video("Holiday.MP4")
     assert not is_video("holiday.png")
 

@@ -1,4 +1,4 @@
-"""Watching: what is found when, what is complete, and what is tried again."""
+"""Watching: when files are found, when they are complete, and when they are retried."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from climb.images.decode import UNREADABLE, ImageError
+from climb.images.find import FoundFile
 from climb.sources import Item, PassedOver, folder, open_source
 from climb.sources import watch as watching
-from climb.sources.item import UNREADABLE, Unusable
-from climb.sources.watch import Found, watched
+from climb.sources.watch import watched
 
 from .conftest import Clock
 
@@ -36,18 +37,18 @@ def everything_is_new(path: str, status: os.stat_result) -> bool:
     return True
 
 
-# -- how often ---------------------------------------------------------------------------------------------------------
+# -- scans -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_next_look_does_not_wait_for_as_long_as_the_reader_took(
+def test_the_time_of_the_caller_does_not_delay_the_next_scan(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr(watching, "SETTLED_SECONDS", 0.0)
-    clock.began = time.time() + 60  # so that the files are old enough to be taken at the first look
+    clock.began = time.time() + 60  # so that the files are complete at the first scan
     files = [str(draw(tmp_path / f"{number}.png")) for number in range(3)]
     looks: list[float] = []
 
-    def look(thorough: bool) -> Iterator[Found]:
+    def look(thorough: bool) -> Iterator[FoundFile]:
         if thorough:
             looks.append(clock.now)
         return ((file, os.stat(file)) for file in files)
@@ -61,11 +62,11 @@ def test_the_next_look_does_not_wait_for_as_long_as_the_reader_took(
     assert taken - looks[0] == pytest.approx(3 * 0.4 + watching.POLL_SECONDS)
 
 
-def test_looks_are_as_rare_as_they_are_costly(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_the_time_between_scans_grows_with_their_cost(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
     looks: dict[bool, list[float]] = {True: [], False: []}
 
-    def look(thorough: bool) -> Iterator[Found]:
+    def look(thorough: bool) -> Iterator[FoundFile]:
         looks[thorough].append(clock.now)
         clock.now += 0.05 if thorough else 0.005  # a large folder
         if len(looks[True]) == 2:
@@ -79,29 +80,29 @@ def test_looks_are_as_rare_as_they_are_costly(monkeypatch: pytest.MonkeyPatch, c
     assert all(later - earlier >= 0.005 * watching.COST for earlier, later in pairwise(quick))
 
 
-def test_a_young_file_does_not_wait_for_the_next_costly_look(
+def test_a_young_file_does_not_wait_for_the_next_full_scan(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, clock: Clock
 ) -> None:
     file = draw(tmp_path / "a.png")
     looks: list[float] = []
 
-    def look(thorough: bool) -> Iterator[Found]:
+    def look(thorough: bool) -> Iterator[FoundFile]:
         looks.append(clock.now)
-        clock.now += 0.01  # which is paid for by a pause
+        clock.now += 0.01  # so that a pause follows
         yield str(file), os.stat(file)
 
-    monkeypatch.setattr(watching, "COST", 1e9)  # there is only one thorough look, and a quick one
-    clock.at(10.0, clock.set)  # or one that waits for another look would never end
+    monkeypatch.setattr(watching, "COST", 1e9)  # one full scan and one quick scan
+    clock.at(10.0, clock.set)  # else a failing test would never end
     given = watched(look, everything_is_new, clock)
     assert next(given)[0] == str(file)
     assert len(looks) <= 2
     assert 0.2 <= clock.now <= 0.2 + 4 * watching.POLL_SECONDS
 
 
-def test_more_young_files_than_are_kept_in_mind_all_come(
+def test_young_files_beyond_the_limit_are_found_later(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
-    monkeypatch.setattr(watching, "MOST_YOUNG", 3)
+    monkeypatch.setattr(watching, "MAX_YOUNG", 3)
     for number in range(10):
         draw(tmp_path / f"{number}.png", number)
     arrivals = open_source(tmp_path, image_size=16, watch=True).arrivals()
@@ -110,12 +111,12 @@ def test_more_young_files_than_are_kept_in_mind_all_come(
     assert sorted(Path(item.where).stem for item in found if isinstance(item, Item)) == [str(n) for n in range(10)]
 
 
-# -- what is complete --------------------------------------------------------------------------------------------------
+# -- complete files ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("behind", [3600.0, -3600.0])
 @pytest.mark.parametrize("at_start", [True, False])
-def test_a_writer_whose_clock_is_wrong_is_waited_for(
+def test_a_file_is_complete_whatever_the_clock_of_its_writer(
     behind: float, at_start: bool, draw: Draw, tmp_path: Path, quick: None, clock: Clock
 ) -> None:
     data = draw(tmp_path / "elsewhere" / "x.png", size=(40, 40)).read_bytes()
@@ -137,65 +138,65 @@ def test_a_writer_whose_clock_is_wrong_is_waited_for(
     assert moment >= 0.08 * len(places) + 0.2
 
 
-def test_of_a_file_that_appears_no_time_is_believed(monkeypatch: pytest.MonkeyPatch, quick: None, clock: Clock) -> None:
+def test_the_times_of_a_new_file_are_not_trusted(monkeypatch: pytest.MonkeyPatch, quick: None, clock: Clock) -> None:
     """All times on a server whose clock is behind are old."""
     status: Any = SimpleNamespace(st_size=1, st_mtime=1.0, st_ctime=1.0, st_mtime_ns=10**9)
     looks: list[float] = []
 
-    def look(thorough: bool) -> Iterator[Found]:
+    def look(thorough: bool) -> Iterator[FoundFile]:
         looks.append(clock.now)
-        yield ("there", status) if len(looks) == 1 else ("appeared", status)
+        yield ("old", status) if len(looks) == 1 else ("appeared", status)
 
     given = watched(look, everything_is_new, clock)
     with monkeypatch.context() as patched:
         patched.setattr(os, "stat", lambda path: status)
         names = [next(given)[0], next(given)[0]]
     given.close()
-    assert names == ["there", "appeared"]
+    assert names == ["old", "appeared"]
     assert clock.now - looks[1] >= watching.SETTLED_SECONDS
 
 
-# -- what is tried again -----------------------------------------------------------------------------------------------
+# -- retries -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_could_not_be_read_for_now_is_tried_again_and_counted_once(
+def test_unreadable_files_are_retried_and_counted_once(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, clock: Clock
 ) -> None:
     draw(tmp_path / "a.png")
-    read, failures = folder.read_file, list[float]()
+    read, failures = folder.read_image_file, list[float]()
 
     def flaky(path: str) -> bytes:
         if len(failures) < 3:
             failures.append(clock.now)
-            raise Unusable(UNREADABLE, os.strerror(errno.EIO))
+            raise ImageError(UNREADABLE, os.strerror(errno.EIO))
         return read(path)
 
-    monkeypatch.setattr(folder, "read_file", flaky)
+    monkeypatch.setattr(folder, "read_image_file", flaky)
     found = clock.arrivals(tmp_path, until=2.5)
     assert [type(arrival) for _, arrival in found] == [PassedOver, Item]
     pauses = [later - earlier for earlier, later in pairwise(failures)]
-    assert pauses[0] >= 0.1  # ever longer: a dead drive is not asked all the time
+    assert pauses[0] >= 0.1  # pauses grow, so that a dead drive is not polled
     assert pauses[1] >= 0.2
 
 
-def test_what_vanished_is_new_if_it_comes_back_and_not_kept_in_mind(
+def test_a_vanished_file_is_forgotten_and_new_when_it_returns(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
     file, aside = draw(tmp_path / "a.png"), tmp_path / ".aside"
-    laters: list[watching.Later] = []
-    monkeypatch.setattr(folder, "Later", lambda: laters.append(watching.Later()) or laters[-1])
-    read = folder.read_file
+    schedules: list[watching.RetrySchedule] = []
+    monkeypatch.setattr(folder, "RetrySchedule", lambda: schedules.append(watching.RetrySchedule()) or schedules[-1])
+    read = folder.read_image_file
 
     def unmounted(path: str) -> bytes:
         if len(found) == 0:
             file.rename(aside)
         return read(path)
 
-    monkeypatch.setattr(folder, "read_file", unmounted)
+    monkeypatch.setattr(folder, "read_image_file", unmounted)
     arrivals = open_source(tmp_path, image_size=16, watch=True).arrivals()
     found: list[Any] = []
     found.append(next(arrivals))
-    assert [len(later) for later in laters] == [0]
+    assert [len(schedule) for schedule in schedules] == [0]
     aside.rename(file)
     found.append(next(arrivals))
     arrivals.close()
@@ -203,20 +204,20 @@ def test_what_vanished_is_new_if_it_comes_back_and_not_kept_in_mind(
     assert found[0].identity == found[1].identity
 
 
-def test_a_file_replaced_after_it_was_found_is_taken_as_what_it_is_now(
+def test_a_file_replaced_after_it_was_found_gets_a_new_identity(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, clock: Clock
 ) -> None:
-    """Content of the one with the identity of the other would be learned twice, or never."""
+    """New content under the old identity would be learned twice, or never."""
     root = tmp_path / "images"
     file, other = draw(root / "a.png", 0), draw(tmp_path / "other.png", 1, (20, 20))
-    read = folder.read_file
+    read = folder.read_image_file
 
     def replaced_meanwhile(path: str) -> bytes:
         if other.exists():
             os.replace(other, file)
         return read(path)
 
-    monkeypatch.setattr(folder, "read_file", replaced_meanwhile)
+    monkeypatch.setattr(folder, "read_image_file", replaced_meanwhile)
     (_, first), (_, second) = clock.arrivals(root, until=1.5)
     assert isinstance(first, PassedOver)
     assert (first.reason, first.for_good) == (UNREADABLE, False)

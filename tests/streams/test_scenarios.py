@@ -56,10 +56,10 @@ RELEASED = [10, 2, 6, 3, 4, 2, 6, 9, 2, 8, 10, 6, 1, 7, 2, 1, 1, 9, 7, 4]
 
 
 def test_draws_are_frozen() -> None:
-    # A manifest is shared by its seed as often as by its file: these numbers may never change.
+    # Users share manifests by their seeds, too: these numbers must never change.
     assert regular(10, 5, seed=0).tasks == ((0, 1), (9, 6), (7, 2), (4, 5), (3, 8))
     assert list(map(len, irregular(100, 20, seed=0).tasks)) == UNIFORM
-    # The number of ways to cut these has a whole number of bytes: the rank is then drawn from no byte more.
+    # The number of compositions fills whole bytes, so the rank is drawn from no extra byte.
     assert list(map(len, irregular(100, 10, seed=0).tasks)) == [15, 1, 5, 23, 7, 13, 1, 23, 5, 7]
     assert list(map(len, irregular(100, 20, seed=0, generator="released").tasks)) == RELEASED
 
@@ -95,7 +95,7 @@ def test_numpy_counts_and_seeds_are_as_good_as_plain_ones() -> None:
         (lambda: irregular(10, 2, seed=0, cap=0), "cap must be 1 or more"),
         (lambda: irregular(10, 2, seed=0, cap=5, generator="released"), "no cap"),
         (lambda: irregular(10, 2, seed=0, generator="release"), "did you mean 'released'"),
-        (lambda: blurred(10, 2, seed=0, blur=0), "kind 'regular' is the one without"),
+        (lambda: blurred(10, 2, seed=0, blur=0), "needs blur of 1 or more, every other kind blur 0"),
     ],
 )
 def test_bad_input_is_named(call: object, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The i.i.d. bound's order: the same training images, no tasks, the same moments of evaluation."""
+"""The order of the i.i.d. bound: the same training images without tasks, evaluated at the same moments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def arrived(stream: Stream, size: int, count: int, start: int = 0) -> list[int]:
     seed=st.integers(0, 1000),
     size=st.integers(1, 40),
 )
-def test_what_every_shuffled_stream_promises(
+def test_invariants_of_shuffled_streams(
     data: st.DataObject, kind: str, counts: list[int], seed: int, size: int
 ) -> None:
     tasks = data.draw(st.integers(1, len(counts)))
@@ -45,7 +45,7 @@ def test_what_every_shuffled_stream_promises(
     assert [batch.number for batch in batches] == list(range(count))
     assert {len(batch.indices) for batch in batches} == {size}
     assert {(batch.indices.dtype, batch.indices.device.type) for batch in batches} == {(torch.int64, "cpu")}
-    # Whole epochs over the training images: none is held out, none is ahead of another by more than one.
+    # Whole epochs over the training images: no held-out image arrives, and counts differ by at most one.
     trained = {index for segment in stream.segments for index in segment.train.tolist()}
     indices = arrived(stream, size, count)
     assert set(indices) <= trained
@@ -74,7 +74,7 @@ def test_segments_end_after_the_same_shares_as_in_the_stream() -> None:
     count = stream.number_of_batches(size)
     expected = [(batch.number, batch.ends_segment) for batch in stream.batches(size)]
     assert [(batch.number, batch.ends_segment) for batch in stream.shuffled(50, count)] == expected
-    # Half as many mini-batches: half the numbers.
+    # Half as many mini-batches halve the numbers.
     ends = [batch.number + 1 for batch in stream.batches(size) if batch.ends_segment is not None]
     halved = [batch.number + 1 for batch in stream.shuffled(50, count // 2) if batch.ends_segment is not None]
     assert halved == [end // 2 for end in ends]
@@ -91,7 +91,7 @@ def test_small_segments_still_end_one_after_another() -> None:
             assert ends[-1] == count - 1
 
 
-def test_goes_on_where_it_stopped() -> None:
+def test_batches_continue_from_any_start() -> None:
     stream = stream_of([20] * 4, 2)
     whole = list(stream.shuffled(7, 30))
     for start in (0, 1, 11, 29, 30):
@@ -109,7 +109,7 @@ def test_depends_on_the_seed_and_not_on_what_a_caller_does() -> None:
         batch.indices.zero_()
     assert arrived(stream, 10, 20) == before
     assert arrived(stream_of([20] * 4, 2, seed=1), 10, 20) != before
-    # The order of the tasks has no part in it: another task count with the same seed holds out the same images.
+    # The tasks do not matter: another task count with the same seed holds out the same images.
     assert arrived(stream_of([20] * 4, 4), 10, 20) == before
 
 

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from climb.errors import InputError
-from climb.streams.even_sizes import even_sizes
-from climb.streams.released_sizes import released_sizes
-from climb.streams.uniform_sizes import count_compositions, uniform_sizes
+from climb.streams.scenarios import count_compositions, even_sizes, released_sizes, uniform_sizes
 
 
 @given(parts=st.integers(1, 60), extra=st.integers(0, 200))
@@ -22,7 +20,7 @@ def test_even_sizes_sum_up_and_differ_by_at_most_one(parts: int, extra: int) -> 
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_even_sizes_do_not_pile_the_larger_ones_up_at_one_end() -> None:
+def test_even_sizes_spread_the_larger_ones() -> None:
     sizes = even_sizes(150, 100)
     assert abs(sum(sizes[:50]) - sum(sizes[50:])) <= 1
 
@@ -64,7 +62,7 @@ def test_uniform_sizes_have_no_preferred_position_where_counts_exceed_63_bits() 
 
 
 @pytest.mark.parametrize(("total", "parts", "cap"), [(10, 3, 3), (2, 3, 3)])
-def test_what_cannot_be_cut_is_refused(total: int, parts: int, cap: int) -> None:
+def test_impossible_compositions_are_refused(total: int, parts: int, cap: int) -> None:
     with pytest.raises(InputError, match=f"{total} classes cannot be cut into {parts} tasks of 1 to {cap}"):
         uniform_sizes(total, parts, cap, np.random.RandomState(0))
 
@@ -77,8 +75,8 @@ def test_released_sizes_sum_up_without_an_empty_task(parts: int, extra: int, see
     assert min(sizes) >= 1
 
 
-def test_what_released_sizes_have_too_much_is_taken_from_the_largest() -> None:
-    # Zeros that became ones make 22 classes of 21: of the two tasks of two, the first gives one back.
+def test_released_sizes_take_a_surplus_from_the_largest() -> None:
+    # Raising zeros to ones makes 22 of 21 classes, so the first of the two tasks of two loses one.
     assert released_sizes(21, 20, np.random.RandomState(1)) == (1,) * 13 + (2,) + (1,) * 6
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from climb.errors import InputError
 from climb.streams import KINDS, Manifest, Stream, blurred, iid, irregular, make, regular
-from climb.streams.blurring import blurring
+from climb.streams.stream import blur_boundaries
 
 
 def labels_of(counts: list[int], seed: int = 0) -> torch.Tensor:
@@ -37,7 +37,7 @@ def joined(parts: list[torch.Tensor]) -> list[int]:
     validation=st.sampled_from([0.0, 0.1, 0.5, 0.9]),
     size=st.integers(1, 30),
 )
-def test_what_every_stream_promises(
+def test_invariants_of_streams(
     data: st.DataObject, kind: str, counts: list[int], seed: int, validation: float, size: int
 ) -> None:
     tasks = data.draw(st.integers(1, len(counts)))
@@ -68,7 +68,7 @@ def test_what_every_stream_promises(
     of_class = torch.bincount(train[torch.tensor(held, dtype=torch.int64)], minlength=len(counts)).tolist()
     assert of_class == [int(validation * n) for n in counts]
 
-    # Each image arrives at most once, none that is held out does, and ends are announced in order.
+    # Each image arrives at most once, held-out images never do, and segments end in order.
     batches = list(stream.batches(size))
     seen = arrived(stream, size)
     assert len(set(seen)) == len(seen)
@@ -77,7 +77,7 @@ def test_what_every_stream_promises(
     assert [batch.ends_segment for batch in batches if batch.ends_segment is not None] == list(range(tasks))
     assert batches[-1].ends_segment == tasks - 1
 
-    # A segment trains its full mini-batches only, or one short one.
+    # A segment yields full mini-batches only, or one short one.
     images, per_segment = 0, []
     for batch in batches:
         images += len(batch.indices)
@@ -87,7 +87,7 @@ def test_what_every_stream_promises(
     lengths = [len(segment.train) for segment in segments]
     assert per_segment == [n // size * size if n >= size else n for n in lengths]
 
-    # Resumed anywhere, the stream continues as if it had not stopped.
+    # A stream resumed at any mini-batch continues identically.
     start = data.draw(st.integers(0, len(batches)))
     resumed = list(stream.batches(size, start=start))
     assert [b.number for b in resumed] == [b.number for b in batches[start:]]
@@ -178,14 +178,14 @@ def test_blur_takes_at_most_half_a_task() -> None:
     assert stream.manifest.tasks[2][0] not in order[:60]
     assert stream.manifest.tasks[0][0] not in order[60:]
     assert order[20:100].count(middle) == 40
-    # All of the two halves around a boundary takes part, up to their far ends.
+    # The two halves around a boundary are mixed completely.
     assert middle in order[20:27]
     assert first in order[53:60]
 
 
 def test_blur_takes_at_most_half_of_each_task_where_their_sizes_differ() -> None:
     long, short, longer = np.arange(40), np.arange(40, 44), np.arange(44, 104)
-    first, middle, last = blurring([long, short, longer], 1000, np.random.RandomState(0))
+    first, middle, last = blur_boundaries([long, short, longer], 1000, np.random.RandomState(0))
     assert first[:20].tolist() == long[:20].tolist()
     assert last[30:].tolist() == longer[30:].tolist()
     # Each half of the short task stays within reach of its own boundary.
@@ -195,7 +195,7 @@ def test_blur_takes_at_most_half_of_each_task_where_their_sizes_differ() -> None
 
 
 @pytest.mark.parametrize("kind", ["regular", "iid"])
-def test_what_is_drawn_follows_the_seed(kind: str) -> None:
+def test_the_seed_determines_all_draws(kind: str) -> None:
     labels = labels_of([20] * 4)
 
     def stream(seed: int, validation: float) -> Stream:
@@ -211,7 +211,7 @@ def test_how_a_boundary_is_blurred_follows_the_seed() -> None:
     labels = labels_of([20] * 4)
 
     def places(seed: int) -> list[int]:
-        """Where each image would have come without blur."""
+        """Position of each image without blur."""
         sharp, mixed = Manifest(kind="regular", tasks=((0, 1), (2, 3)), seed=seed), blurred(4, 2, seed=seed, blur=10)
         order = arrived(Stream(sharp, labels, labels), 1)
         return [order.index(image) for image in arrived(Stream(replace(mixed, tasks=sharp.tasks), labels, labels), 1)]
@@ -267,7 +267,7 @@ FROZEN = {
 
 
 def test_the_frozen_order_of_arrival() -> None:
-    # These numbers may never change: a shared manifest promises the same order everywhere.
+    # These numbers must never change: a shared manifest gives the same order everywhere.
     train = torch.arange(4).repeat_interleave(5)
     for kind, order in FROZEN.items():
         manifest = make(kind, 4, 2, seed=0, validation=0.2, blur=2 if kind == "blurred" else None)

@@ -5,36 +5,36 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from climb.alignment.contract import Alignment
-from climb.alignment.frozen_copy import frozen_copy
+from climb.alignment.contract import Alignment, alignment, alignment_loss, frozen_copy
 from climb.nets import Encoded
 
 
+@alignment("ema-teacher")
 class EmaTeacher(Alignment):
-    """A trained head predicts, from each replayed view, what the averaged network says of that view.
+    """A trained head maps the student's embedding of a view to the averaged network's embedding of the same view.
 
-    With z the student's embedding of view v of row i, z' the teacher's of the same view and a the head, over both
-    views of r rows::
+    z_iv is the student's embedding of view v of row i, z'_iv the teacher's, a the head, and r the number of rows::
 
         L = - 1 / (2 r) * sum over i and v of cos(a(z_iv), z'_iv)
         teacher <- decay * teacher + (1 - decay) * student
 
-    The rows are the replayed ones (CLIMB, CLA-E), or, for methods without a memory, all of the batch (CLA-b).
+    The rows are the replay rows (CLIMB, CLA-E), or the whole batch for methods without a memory (CLA-b).
 
-    The teacher averages parameters only. It runs in train mode: it normalises by the statistics of its own batch and
-    keeps running statistics of its own, which serve when it is evaluated. Until it has run once it takes the student's.
+    Only parameters are averaged. The teacher runs in train mode: it normalises by its own batch and keeps its own
+    running statistics for evaluation. Before its first forward, it copies the student's statistics.
 
     Args:
-        student: the network to follow; the teacher starts as its copy.
+        student: the trained network. The teacher starts as its copy.
         aligner: the head that maps the student's embeddings to the teacher's.
         decay: weight of the old teacher in each average.
-        period: average after every gradient "step", or once per stream mini-"batch".
-        train_aligner: False freezes the head at its random start, as the released code of the paper does.
-        rows: which rows are held to the teacher: those of the "replay", or "all".
+        period: update after every gradient "step" or after every "batch" of the stream.
+        train_aligner: False keeps the head at its random start, as the released code of the paper does.
+        rows: rows of the loss: "replay" or "all".
     """
+
+    settings = ("ema_decay", "ema_period", "train_aligner")
 
     def __init__(
         self,
@@ -53,11 +53,7 @@ class EmaTeacher(Alignment):
         self.period = period
         self.rows = rows
         self._has_run = False
-        # Of the class these are defaults; what this one does depends on its rows and period.
-        self.needs_replay = rows == "replay"  # type: ignore[misc]
-        self.asks_of_all = rows == "all" and type(self).forward is EmaTeacher.forward  # type: ignore[misc]
-        moves_otherwise = type(self).after_step is not EmaTeacher.after_step
-        self.moves_each_step = period == "step" or moves_otherwise  # type: ignore[misc]
+        self.needs_replay = rows == "replay"  # type: ignore[misc]  # the class attribute is the default
 
     @property
     def teacher(self) -> nn.Module:
@@ -69,40 +65,38 @@ class EmaTeacher(Alignment):
         embeddings = encoded.embeddings
         if self.rows == "replay":
             embeddings = embeddings.index_select(1, encoded.replay_rows)
-        predicted = self.aligner(embeddings.flatten(0, 1)).to(embeddings.dtype)
-        target = encoded.embedded_by(self._teacher, self.rows).flatten(0, 1)  # last: it may have to be waited for
         self._has_run = True
-        return -F.cosine_similarity(predicted, target.to(embeddings.dtype), dim=1).mean()
+        return alignment_loss(self.aligner, embeddings, encoded.embedded_by(self._teacher, self.rows))
 
     def forwards(self, rows: int, replay_rows: int) -> int:
         """Both views of the rows."""
         return 2 * (replay_rows if self.rows == "replay" else rows)
 
     def after_step(self, student: nn.Module) -> None:
-        """Average, if the period says so."""
+        """Update the teacher, depending on the period."""
         if self.period == "step":
             self._average(student)
 
     def after_batch(self, student: nn.Module) -> None:
-        """Average, if the period says so."""
+        """Update the teacher, depending on the period."""
         if self.period == "batch":
             self._average(student)
         if not self._has_run:
             torch._foreach_copy_(list(self._teacher.buffers()), list(student.buffers()))
 
-    # Whether it has run is state too: a memory that prunes may fall below a replay batch, and replay pauses. A teacher
-    # loaded in such a pause must not take over the student's statistics again.
+    # Whether it has run is part of the state: if a pruning memory falls below a replay batch, replay pauses. A teacher
+    # that is loaded during such a pause must not copy the student's statistics again.
 
     def get_extra_state(self) -> torch.Tensor:
-        """Whether it has run, as one number: states are compared and sent around as tensors."""
+        """Whether the teacher has run. A tensor, because states are compared and sent as tensors."""
         return torch.tensor(self._has_run)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
-        """Continue where `get_extra_state` was taken."""
+        """Restore the result of `get_extra_state`."""
         self._has_run = bool(state)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}_extra_state", torch.tensor(False))  # older states do not tell
+        state_dict.setdefault(f"{prefix}_extra_state", torch.tensor(False))  # older states lack it
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @torch.no_grad()

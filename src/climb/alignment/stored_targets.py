@@ -1,27 +1,27 @@
-"""Distillation from what the memory remembers of its images (CLA-R; Cignoni et al., 2025)."""
+"""Distillation from embeddings that the memory stores with its images (CLA-R; Cignoni et al., 2025)."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from climb.alignment.contract import Alignment
+from climb.alignment.contract import Alignment, alignment, alignment_loss
 from climb.errors import ClimbError
 from climb.nets import Encoded
 
 
+@alignment("stored-targets")
 class StoredTargets(Alignment):
-    """A trained head predicts, from each replayed view, the embedding stored with its image.
+    """A trained head maps the student's embedding of a replayed view to the embedding stored with the image.
 
-    With r replay rows, z the student's embedding of view v of row i, s the stored one and a the head::
+    z_iv is the student's embedding of view v of row i, s_i the stored one, a the head, and r the number of replay
+    rows::
 
         L = - 1 / (2 r) * sum over i and v of cos(a(z_iv), s_i)
 
-    Both views have the same target, and no gradient goes into it. There is no second network, so the target costs no
-    forward. What the target is, is the memory's affair: CLA-R's blends half of the new embedding into it at every
-    replay. The CLIMB paper tells of the embedding of the first pass, used as it is; that is a memory whose embeddings
-    are never refreshed.
+    Both views have the same target, without gradient. There is no second network, so targets cost no forward passes.
+    The memory determines the target: CLA-R's memory replaces it by its mean with the new embedding at every replay. The
+    CLIMB paper describes the embedding of the first pass; for that, use a memory that never refreshes embeddings.
 
     Args:
         aligner: the head that maps the student's embeddings to the stored ones.
@@ -35,6 +35,8 @@ class StoredTargets(Alignment):
     -0.7
     """
 
+    settings = ()
+
     def __init__(self, aligner: nn.Module) -> None:
         super().__init__()
         self.aligner = aligner
@@ -42,10 +44,7 @@ class StoredTargets(Alignment):
     def forward(self, encoded: Encoded, objective: torch.Tensor) -> torch.Tensor:
         """Mean of -cos(aligner(z), stored z) over both views of the replay rows."""
         if encoded.targets is None:
-            raise ClimbError(
-                "StoredTargets needs a memory that stores an embedding per image; this one gave none: "
-                "use one such as FifoMemory(..., embedding_rate=0.5)"
-            )
-        target = encoded.targets.detach().repeat(2, 1)
-        predicted = self.aligner(encoded.embeddings.index_select(1, encoded.replay_rows).flatten(0, 1))
-        return -F.cosine_similarity(predicted.to(target.dtype), target, dim=1).mean()
+            needs = "StoredTargets needs a memory that stores an embedding per image"
+            raise ClimbError(f"{needs}, such as FifoMemory(..., embedding_rate=0.5)")
+        embeddings = encoded.embeddings.index_select(1, encoded.replay_rows)
+        return alignment_loss(self.aligner, embeddings, encoded.targets.detach().repeat(2, 1, 1))

@@ -1,54 +1,36 @@
-"""The paper's grid search: every combination of some settings, ranked by accuracy on held-out images alone."""
+"""Grid search: every combination of some settings, ranked by accuracy on held-out images only."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import mean
-from typing import Any, get_type_hints
+from typing import Any
 
-from climb.bench.cell import Layout, Metric, RowSpec
 from climb.bench.grids import Entry, Grid
+from climb.bench.layouts import Layout, Metric, RowSpec
 from climb.bench.plan import Plan, result_of
-from climb.config import LearnerConfig, MemoryConfig, RunConfig
 from climb.errors import InputError, unknown
-from climb.impossible import check_config
-from climb.unused import refuse_equal, refuse_unused
+from climb.methods.validate import check_config, refuse_equal, refuse_unused
+from climb.resolve import with_settings
+from climb.settings.config import LearnerConfig, MemoryConfig, RunConfig
+from climb.settings.fields import Setting, settings_of
 
-SYMBOLS = {
-    "lambda": "alignment_weight",
-    "tau_ema": "ema_decay",
-    "b_s": "stream_batch",
-    "b_r": "replay_batch",
-    "n_p": "passes",
-    "N": "capacity",
-    "L": "stm_centroids",
-    "K": "ltm_centroids",
-    "M": "images_per_centroid",
-    "w": "window",
-    "p": "novelty_percentile",
-    "alpha_stm": "stm_rate",
-}
-"""The paper's symbols for what may be tuned."""
-FIXED = ("method", "preset", "memory", "image_size")
-"""Fields of the learner that are not settings of it."""
+FIXED = ("method", "preset", "image_size")
+"""Fields of the learner that are not tuned."""
 METRIC = "validation_accuracy"
-
-Setting = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """One combination of settings and what it is worth."""
+    """One combination of settings and its accuracy."""
 
     settings: Mapping[str, Any]
     validation_accuracy: float | None
-    """Mean over seeds, in percent; None where no run was finished."""
+    """Mean over seeds, in percent; None without a finished run."""
     seeds: int
-    """Runs behind it."""
+    """Finished runs."""
     folders: tuple[str, ...]
 
 
@@ -60,22 +42,38 @@ def parse_over(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """
     if not texts:
         raise InputError("nothing to tune: give --over NAME=VALUE,VALUE, such as --over lr=0.03,0.1 lambda=0.5,1,2")
-    types = _tunable()
+    settings = tunable()
+    symbols = {setting.symbol: name for name, setting in settings.items() if setting.symbol}
     over: dict[str, tuple[Any, ...]] = {}
     for text in texts:
         name, sign, values = text.partition("=")
         if not sign or not values:
             raise InputError(f"--over takes NAME=VALUE,VALUE; given '{text}'")
-        field = SYMBOLS.get(name, name)
-        if field not in types:
-            raise unknown("setting", name, [*types, *SYMBOLS])
+        field = symbols.get(name, name)
+        if field not in settings:
+            raise unknown("setting", name, [*settings, *symbols])
         if field in over:
             raise InputError(f"{field} is given twice in --over")
-        over[field] = tuple(dict.fromkeys(_value(field, types[field], value) for value in values.split(",")))
+        over[field] = tuple(dict.fromkeys(_value(settings[field], value) for value in values.split(",")))
     return over
 
 
-def combinations(over: Mapping[str, Sequence[Any]]) -> list[Setting]:
+def tunable() -> dict[str, Setting]:
+    """The settings of the learner and its memory that can be tuned, by name."""
+    declared = {**settings_of(LearnerConfig), **settings_of(MemoryConfig)}
+    return {name: setting for name, setting in declared.items() if name not in FIXED}
+
+
+def _value(setting: Setting, text: str) -> Any:
+    parse = {"true": True, "false": False}.__getitem__ if setting.kind is bool else setting.kind
+    try:
+        return parse(text)
+    except (KeyError, ValueError):
+        values = {bool: "true or false", int: "whole numbers"}.get(setting.kind, "numbers")
+        raise InputError(f"{setting.name} takes {values}; given '{text}'") from None
+
+
+def combinations(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values.
 
     >>> combinations({"lr": (0.1, 0.3), "passes": (3,)})
@@ -84,35 +82,23 @@ def combinations(over: Mapping[str, Sequence[Any]]) -> list[Setting]:
     return [dict(zip(over, values, strict=True)) for values in product(*over.values())]
 
 
-def with_settings(config: RunConfig, setting: Mapping[str, Any]) -> RunConfig:
-    """The run with other settings of its learner or of its memory; what no learner can be built from is refused."""
-    own = {item.name for item in dataclasses.fields(MemoryConfig)}
-    memory = replace(config.learner.memory, **{key: value for key, value in setting.items() if key in own})
-    rest = {key: value for key, value in setting.items() if key not in own}
-    learner = replace(config.learner, memory=memory, **rest)
-    check_config(learner)
-    refuse_unused(learner.method, prune=setting.get("prune"))
-    return replace(config, learner=learner)
-
-
 def tuning_grid(config: RunConfig, over: Mapping[str, Sequence[Any]], seeds: Sequence[int]) -> Grid:
-    """The runs of a grid search: a row for every combination."""
+    """The runs of a grid search: a row per combination.
+
+    Raises:
+        InputError: no learner can have these settings, or a setting has no effect in the method.
+    """
     refuse_equal(config.learner, over)
-    entries, rows = [], []
+    rows, entries = [], []
     for setting in combinations(over):
-        label = say_setting(setting)
-        rows.append(RowSpec(label=label, method=config.learner.method))
-        entries += [
-            Entry(row=label, column="validation", config=with_settings(replace(config, seed=seed), setting))
-            for seed in seeds
-        ]
-    layout = Layout(
-        name="tune",
-        title="Grid search",
-        rows=tuple(rows),
-        columns=("validation",),
-        metrics=(Metric(key=METRIC, label="validation accuracy"),),
-    )
+        own = with_settings(config, setting)
+        check_config(own.learner)
+        refuse_unused(own.learner.method, prune=setting.get("prune"))
+        row = RowSpec(label=say_setting(setting), method=own.learner.method)
+        rows.append(row)
+        entries += [Entry(row=row.label, column="validation", config=replace(own, seed=seed)) for seed in seeds]
+    metrics = (Metric(key=METRIC, label="validation accuracy"),)
+    layout = Layout(name="tune", title="Grid search", rows=tuple(rows), columns=("validation",), metrics=metrics)
     return Grid(layout=layout, entries=tuple(entries))
 
 
@@ -126,51 +112,22 @@ def say_setting(setting: Mapping[str, Any]) -> str:
 
 
 def rank(grid: Grid, plan: Plan, over: Mapping[str, Sequence[Any]]) -> list[Ranked]:
-    """The combinations, best first; those that lack a seed after those that have all, and those without a finished run
-    last: a rate at which some seeds fail is not known by the others. Looks at no test image's accuracy."""
+    """The combinations, best first, without a look at test images.
+
+    Combinations with missing seeds come after complete ones, because a diverged seed counts against its combination.
+    """
     ranking = []
-    for setting, row in zip(combinations(over), grid.layout.rows, strict=True):
-        folders = [plan.runs[entry.config.config_hash()].folder for entry in grid.entries if entry.row == row.label]
+    for row, setting in zip(grid.layout.rows, combinations(over), strict=True):
+        folders = [plan.runs[entry.key].folder for entry in grid.entries if entry.row == row.label]
         results = [result for folder in folders if (result := result_of(folder)) is not None]
         if any(METRIC not in result for result in results):
             raise InputError(
                 "these tasks are too small to hold out validation images (a tenth of each class); "
                 "tune on a dataset with at least 10 training images a class"
             )
-        values = [float(result[METRIC]) for result in results]
-        ranking.append(
-            Ranked(
-                settings=setting,
-                validation_accuracy=mean(values) if values else None,
-                seeds=len(values),
-                folders=tuple(str(folder) for folder in folders),
-            )
-        )
+        accuracy = mean(float(result[METRIC]) for result in results) if results else None
+        names = tuple(map(str, folders))
+        ranking.append(Ranked(settings=setting, validation_accuracy=accuracy, seeds=len(results), folders=names))
     return sorted(
-        ranking,
-        key=lambda one: (
-            one.seeds == len(one.folders),
-            -math.inf if one.validation_accuracy is None else one.validation_accuracy,
-        ),
-        reverse=True,
+        ranking, key=lambda one: (one.seeds < len(one.folders), one.seeds == 0, -(one.validation_accuracy or 0.0))
     )
-
-
-def _tunable() -> dict[str, Any]:
-    """Each setting with its type."""
-    learner, memory = get_type_hints(LearnerConfig), get_type_hints(MemoryConfig)
-    return {name: kind for name, kind in {**learner, **memory}.items() if name not in FIXED}
-
-
-def _value(name: str, kind: Any, text: str) -> Any:
-    if kind is bool:
-        if text not in ("true", "false"):
-            raise InputError(f"{name} takes true or false; given '{text}'")
-        return text == "true"
-    number = {float: float, int: int, int | None: int}.get(kind)
-    if number is None:
-        return text
-    try:
-        return number(text)
-    except ValueError:
-        raise InputError(f"{name} takes {'whole ' if number is int else ''}numbers; given '{text}'") from None

@@ -1,150 +1,156 @@
-"""`climb run`: one experiment, from the stream to its accuracy."""
+"""`climb run` and `climb learn`: train on a labelled dataset, or on a stream without labels."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any
 
-import tyro
+from climb.cli.options import SEED, options_of, with_settings
+from climb.cli.output import print_table
+from climb.settings.config import (
+    DataConfig,
+    DataOptions,
+    EvaluationConfig,
+    Execution,
+    LearnerConfig,
+    LearnerOptions,
+    LearnOptions,
+    MemoryConfig,
+    StreamConfig,
+    StreamOptions,
+)
+from climb.settings.fields import pop_settings
 
-from climb.config import Execution, Views
 
-
-def run(
-    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[RECIPE]")] = "demo",
-    /,
-    *,
-    method: str | None = None,
-    dataset: str | None = None,
-    data: str | None = None,
-    classes: int | None = None,
-    class_list: str | None = None,
-    tasks: int | None = None,
-    scenario: str | None = None,
-    sizes: str | None = None,
-    cap: int | None = None,
-    blur: int | None = None,
-    manifest: str | None = None,
-    seed: int = 0,
-    preset: str = "default",
-    objective: str | None = None,
-    views: Views | None = None,
-    backbone: str | None = None,
-    image_size: int | None = None,
-    capacity: int | None = None,
-    prune: Literal["anchor", "selective"] | None = None,
-    passes: int | None = None,
-    stream_batch: int | None = None,
-    replay_batch: int | None = None,
-    lr: float | None = None,
-    alignment_weight: float | None = None,
-    faults: tuple[str, ...] = (),
-    evaluate: Literal["student", "teacher", "both"] | None = None,
-    knn: bool = False,
-    ridge: bool = False,
-    device: str = "auto",
-    precision: Literal["auto", "float32", "tf32", "bf16"] = "auto",
-    engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
-    deterministic: bool = False,
-    checkpoint_seconds: float = 60.0,
-    keep: bool = False,
-    out: str | None = None,
-) -> None:
+@with_settings(
+    data=(
+        *options_of(DataConfig, DataOptions),
+        *options_of(Execution, only=["data"]),
+        *options_of(LearnerConfig, only=["image_size"]),
+    ),
+    stream=(*options_of(StreamConfig, StreamOptions), SEED),
+    learner=options_of(LearnerConfig, LearnerOptions, without=["image_size"]),
+    memory=options_of(MemoryConfig),
+    evaluation=options_of(EvaluationConfig),
+    execution=options_of(Execution, without=["data"]),
+)
+def run(recipe: str | None = None, /, *, out: str | None = None, **options: Any) -> None:
     """Train and evaluate one method on one stream. Without arguments: the built-in demo.
 
-    The same command on the same folder continues an interrupted run, or prints a finished one. Several processes train
-    one learner, on a GPU each: torchrun --nproc-per-node 2 -m climb run.
+    An option that is not given has the value of the recipe, the preset or the method. The same command on the same
+    folder continues an interrupted run, or prints a finished one. Several processes train one learner, with a GPU each:
+    torchrun --nproc-per-node 2 -m climb run.
 
     Args:
-        recipe: a named experiment (see: climb recipes).
-        method: another method than the recipe's (see: climb methods).
-        dataset: another dataset than the recipe's (see: climb data).
-        data: folder that holds the dataset; by default $CLIMB_DATA, then the cache.
-        classes: number of classes, where the dataset leaves the choice (synthetic, imagenet100).
-        class_list: file with one class folder per line (imagenet100), in place of a seeded draw.
-        tasks: number of tasks the stream is cut into.
-        scenario: regular, irregular, blurred or iid.
-        sizes: how irregular task sizes are drawn: uniform (over all within the cap) or released (the paper's code).
-        cap: most classes of an irregular task.
-        blur: images on each side of a blurred boundary.
-        manifest: a saved scenario (scenario.json of another run) to replay.
-        seed: seed of everything random.
-        preset: paper (as printed), default (best measured), reference (the released code, faults included).
-        objective: simclr, simsiam, byol, barlow-twins, vicreg, osiris or scale.
-        views: random views to learn from, in place of the method's own; simsiam and common change colours less.
-        backbone: resnet18, resnet34, resnet50, vit-tiny, micro or timm/NAME.
-        image_size: side of the images, where the dataset leaves the choice.
-        capacity: images the memory stores at most.
-        prune: how CLIMB's memory shrinks at its bound.
-        passes: gradient steps per stream mini-batch; methods with smaller batches take more, for the same budget.
-        stream_batch: images of one stream mini-batch.
-        replay_batch: images replayed in each pass.
-        lr: learning rate, in place of the preset's.
-        alignment_weight: weight of the alignment loss, in place of the preset's.
-        faults: faults of the released code to switch on: batch-views, frozen-aligner, swapped-refresh, train-embedding.
-        evaluate: which network is probed, in place of the preset's.
-        knn: also report a k-nearest-neighbour probe at the end.
-        ridge: also report a ridge classifier at the end.
-        device: auto, cpu, cuda, cuda:N or mps.
-        precision: arithmetic of the networks; auto is bf16 on a capable GPU, float32 elsewhere.
-        engine: eager, captured (the step as one CUDA graph) or compiled (torch.compile inside it); auto: by device.
-        deterministic: bit-identical repetition on a GPU too.
-        checkpoint_seconds: time between two checkpoints.
-        keep: keep the last checkpoint of a finished run.
-        out: run folder; by default runs/RECIPE-PRESET-SEED, with another method, dataset, objective, views, scenario,
-            number of tasks or faults in its name; give one for other changes.
+        recipe: a named experiment (climb recipes); by default demo.
+        out: run folder. By default runs/RECIPE-PRESET-SEED. A different method, dataset, objective, views, scenario,
+            number of tasks or faults is added to the name. Give --out when you change anything else.
     """
-    from climb.cli.result_table import print_result
     from climb.parallel import is_first
-    from climb.report import write_report
-    from climb.runs import Finished, execute, experiment  # imports the datasets and the networks: not needed for --help
+    from climb.session import Finished, execute, experiment  # not needed for --help
 
-    config = experiment(
-        recipe,
-        method=method,
-        dataset=dataset,
-        classes=classes,
-        class_list=class_list,
-        tasks=tasks,
-        scenario=scenario,
-        sizes=sizes,
-        cap=cap,
-        blur=blur,
-        manifest=manifest,
-        seed=seed,
-        preset=preset,
-        objective=objective,
-        views=views,
-        backbone=backbone,
-        image_size=image_size,
-        capacity=capacity,
-        prune=prune,
-        passes=passes,
-        stream_batch=stream_batch,
-        replay_batch=replay_batch,
-        lr=lr,
-        alignment_weight=alignment_weight,
-        faults=faults,
-        evaluate=evaluate,
-        knn=knn,
-        ridge=ridge,
-    )
-    execution = Execution(
-        device=device,
-        precision=precision,
-        engine=engine,
-        deterministic=deterministic,
-        data_root=data,
-        checkpoint_seconds=checkpoint_seconds,
-        keep=keep,
-    )
-    changed = (method, dataset, objective, views, scenario, None if tasks is None else f"{tasks}tasks", *faults)
-    name = "-".join([recipe, preset, *(part for part in changed if part is not None), str(seed)])
-    folder = Path(out) if out is not None else Path("runs") / name
+    folder = Path(out) if out is not None else Path("runs") / _name(recipe or "demo", options)
+    execution = pop_settings(Execution, options)
+    config = experiment(recipe, out=folder, **options)
     try:
         result = execute(config, execution, folder)
-    except Finished as stopped:  # too late to stop anything
+    except Finished as stopped:  # the signal came too late
         result = stopped.result
     if is_first():
-        write_report(folder)
         print_result(result, folder, objective=config.learner.objective)
+
+
+def _name(recipe: str, options: dict[str, Any]) -> str:
+    """Name of the folder of a run.
+
+    >>> _name("demo", {"method": "lump", "tasks": 2, "seed": 3})
+    'demo-default-lump-2tasks-3'
+    """
+    changed = [options.get(name) for name in ("method", "dataset", "objective", "views", "scenario")]
+    changed += [f"{options['tasks']}tasks" if "tasks" in options else None, *options.get("faults", ())]
+    parts = (recipe, options.get("preset", "default"), *filter(None, changed), options.get("seed", 0))
+    return "-".join(map(str, parts))
+
+
+MAIN_FILES = ("report.html", "result.json", "accuracy.png", "memory.png", "model.safetensors")
+"""The files of a run that are printed at its end, if they exist."""
+
+
+def print_result(result: dict[str, Any], folder: Path, *, objective: str) -> None:
+    """Print the accuracies, the budget and the folder of a run."""
+    from climb.evaluation.metrics import ACCURACIES
+    from climb.report.markup import number_rows
+
+    setting = result["preset"] if objective == LearnerConfig.objective else f"{result['preset']}, {objective}"
+    title = f"{result['method']} ({setting}) on {result['dataset']}, {result['tasks']} tasks, seed {result['seed']}"
+    networks = [result, result["other"]] if result.get("other") else [result]
+    headings = ["linear probe accuracy", *(network["evaluated"] for network in networks), ""]
+    shown = {key: (each.name, ".2f", each.brief) for key, each in ACCURACIES.items() if each.brief}
+    baseline = {"random_encoder_accuracy": shown["random_encoder_accuracy"]}  # first
+    print_table(headings, number_rows(networks, baseline | shown), title=title, numbers=(1, len(networks)))
+    gain = result["final_accuracy"] - result["random_encoder_accuracy"]
+    print(f"FA {result['final_accuracy']:.2f} against {result['random_encoder_accuracy']:.2f}: {gain:+.2f}")
+    print(_memory(result))
+    seconds = result["seconds"]
+    print(
+        f"budget: {result['cbp']:,} backward passes in {result['gradient_steps']:,} steps, "
+        f"{result['forward_only_images']:,} forward only; "
+        f"{seconds['train']:.0f} s training, {seconds['evaluate']:.0f} s evaluating, {seconds['total']:.0f} s in all"
+    )
+    print(f"folder: {folder} ({', '.join(name for name in MAIN_FILES if (folder / name).exists())})")
+
+
+def _memory(result: dict[str, Any]) -> str:
+    """The content of the memory; for one with centroids, also its events."""
+    from climb.report.memory_charts import EVENTS
+
+    if not result["memory_bytes"]:
+        return "memory: none"
+    memory = result["memory"]
+    text = f"memory: {result['stored_images']} images, {result['memory_bytes'] / 1e6:.1f} MB"
+    if "stm_centroids" in memory:
+        text += "; " + ", ".join(f"{memory.get(key, 0)} {word}" for key, word in EVENTS.items())
+    threshold = memory.get("threshold")
+    return text if threshold is None else f"{text}; final threshold {threshold:.3f}"
+
+
+@with_settings(
+    data=(
+        *options_of(LearnOptions, only=["watch", "every", "workers"]),
+        *options_of(DataOptions, only=["pixel_range"]),
+        *options_of(LearnerConfig, only=["image_size"]),
+    ),
+    learner=(*options_of(LearnOptions, only=["size"]), *options_of(LearnerConfig, without=["image_size"]), SEED),
+    memory=(*options_of(LearnOptions, only=["budget"]), *options_of(MemoryConfig, without=["capacity"])),
+    execution=(
+        *options_of(Execution, only=["device", "precision", "engine", "checkpoint_seconds", "imports"]),
+        *options_of(LearnOptions, only=["journal_seconds", "track"]),
+    ),
+)
+def learn(images: str, /, *, out: str, **options: Any) -> None:
+    """Learn from your own images, without labels, for as long as they arrive.
+
+    An option that is not given has the value of the size, the preset or the method. Stop it at any time: the same
+    command continues, and learns no file twice.
+
+    Args:
+        images: a folder, a tar shard or a pattern of them ('shards/*.tar'), a video file, a camera (/dev/video0) or
+            stream (rtsp://...), hf:OWNER/NAME or hf:OWNER/NAME@SPLIT, or - for paths on standard input.
+        out: folder of the learner: its encoder (model.safetensors), memory, journal.
+    """
+    from climb.session import Finished
+    from climb.session import learn as learn_from
+
+    try:
+        learned = learn_from(images, out=out, **options)
+    except Finished as stopped:  # the signal came too late
+        learned = stopped.result
+    print(f"learned {learned.new_images:,} new images, {learned.images:,} in total, {learned.seconds:,.0f} s")
+    for reason, count in sorted(learned.passed_over.items()):
+        print(f"passed over: {count:,} {reason}")
+    print(f"memory: {learned.stored:,} of {learned.capacity:,} images, {learned.memory_bytes / 1e6:.1f} MB")
+    files = [name for name in ("model.safetensors", "journal.jsonl", "checkpoint") if (learned.folder / name).exists()]
+    print(f"folder: {learned.folder} ({', '.join(files)})")
+
+
+VERBS = ("run", "learn")

@@ -1,59 +1,96 @@
-"""Fetch an archive that is checked, resumed and unpacked safely."""
+"""Find the folder of a dataset, or download its archive: checked, resumed and unpacked safely."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
 import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from climb.cache import cache_dir
-from climb.datasets.cache import writable_folder
-from climb.errors import ClimbError
-from climb.lock import only_one
+from climb.errors import ClimbError, InputError, first_few
+from climb.files import cache_dir, only_one
 
 _ATTEMPTS = 3
-_BLOCK = 1 << 20
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _log = logging.getLogger("climb.datasets")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A published archive that holds one folder."""
+    """The files of a dataset: a folder, and the archive that holds it."""
 
-    url: str
-    md5: str
+    dataset: str
+    """Name of the dataset, for messages."""
     folder: str
-    """Name of the folder inside, and of the dataset's folder once it is unpacked."""
+    """Name of the folder, inside the archive and where it is unpacked."""
+    contents: tuple[str, ...]
+    """Files and folders that must be in it."""
+    url: str = ""
+    """Address of the archive; "" if the dataset cannot be downloaded freely."""
+    md5: str = ""
 
-    @property
-    def file_name(self) -> str:
-        """The last part of the address."""
-        return PurePosixPath(self.url).name
+
+def locate(archive: Archive, *, root: Path | str | None, download: bool = True) -> Path:
+    """The folder with all contents of a dataset.
+
+    With a ``root``, the search covers ``root`` and ``root/<folder>``. Without one it covers ``$CLIMB_DATA``,
+    ``$CLIMB_DATA/<folder>`` and ``<cache>/data/<folder>``. If none of them has the data, the archive is downloaded into
+    ``root``, or into the cache.
+    """
+    home = cache_dir() / "data" if root is None else Path(root).expanduser()
+    given = os.environ.get("CLIMB_DATA") if root is None else home
+    places = [Path(given).expanduser(), Path(given).expanduser() / archive.folder] if given else []
+    missing = {
+        place: [name for name in archive.contents if not (place / name).exists()]
+        for place in (*places, home / archive.folder)
+    }
+    for place, lacking in missing.items():
+        if not lacking:
+            return place
+    wanted = f"{', '.join(archive.contents)} of dataset '{archive.dataset}'"
+    searched = f"looked for {wanted} in: {', '.join(map(str, missing))}"
+    give = "give its folder: --data FOLDER (in Python: root=FOLDER), or export CLIMB_DATA=FOLDER"
+    if not archive.url:
+        raise InputError(f"{searched}. It cannot be downloaded freely; {give}")
+    manual = f"To download it yourself: curl -LO {archive.url}; unpack it, and {give}"
+    if not download:
+        raise InputError(f"{searched}, and downloading is switched off. {manual}")
+    for place, lacking in missing.items():
+        # Never download past, or unpack over, a folder that the user has begun to fill.
+        if place.name == archive.folder and place.is_dir():
+            raise InputError(f"{place} lacks {first_few(lacking)}: complete it, or remove it to download it anew")
+    try:
+        return install(archive, home)
+    except ClimbError as error:
+        raise ClimbError(f"{error}; {searched}. {manual}") from error
 
 
-class Unreachable(ClimbError):
-    """The server could not be reached at all."""
+def writable_folder(folder: Path) -> Path:
+    """The folder, created if it does not exist; a ClimbError if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        advice = "set CLIMB_CACHE to a folder that can be written to, for example: export CLIMB_CACHE=/tmp/climb"
+        raise ClimbError(f"cannot make the folder {folder}: {error.strerror}; {advice}") from error
+    return folder
 
 
 def install(archive: Archive, into: Path) -> Path:
-    """Download ``archive`` unless it is there, unpack it, and return ``into/<its folder>``.
+    """Download ``archive`` unless it is installed, unpack it, and return ``into/<its folder>``.
 
-    The archive is kept in the cache while it is incomplete, and removed once it is unpacked. The folder
-    appears under its name only when it is complete.
+    The cache keeps the archive until it is unpacked. The folder gets its name only when it is complete.
     """
     target = into / archive.folder
     downloads = writable_folder(cache_dir() / "downloads")
-    with only_one(downloads / f"{archive.file_name}.lock"):
+    with only_one(downloads / f"{archive.folder}.lock"):
         if not target.is_dir():
             packed = fetch(archive, downloads)
             _unpack(packed, archive, target)
@@ -62,60 +99,52 @@ def install(archive: Archive, into: Path) -> Path:
 
 
 def fetch(archive: Archive, into: Path) -> Path:
-    """The archive as a file in ``into``, its md5 checked.
+    """Download the archive to a file in ``into`` and check its md5.
 
-    What has arrived is kept in ``<name>.part``; an interrupted download goes on from there where the server
-    can do that, and starts over where it cannot.
+    An incomplete download is kept in ``<name>.part``. The next call resumes it if the server supports that.
     """
-    whole, part = into / archive.file_name, into / f"{archive.file_name}.part"
+    whole = into / archive.url.rpartition("/")[2]
+    part = whole.with_name(f"{whole.name}.part")
     if whole.is_file() and _md5(whole) == archive.md5:
         return whole
     for _ in range(_ATTEMPTS):
-        resumed = part.is_file() and part.stat().st_size > 0
-        if not _transfer(archive.url, part):
+        have = part.stat().st_size if part.is_file() else 0
+        if not _transfer(archive.url, part, have):
             continue
-        found = _md5(part)
-        if found == archive.md5:
-            part.replace(whole)
-            return whole
+        md5 = _md5(part)
+        if md5 == archive.md5:
+            return part.replace(whole)
         part.unlink()
-        # The beginning may stem from another version of the file: only a download in one piece is proof.
-        if not resumed:
-            raise ClimbError(
-                f"{archive.url} has md5 {found} but {archive.md5} is expected: the file was damaged on its way "
-                "or has changed; run again, or download it by other means"
-            )
-    raise ClimbError(
-        f"the download of {archive.url} broke off {_ATTEMPTS} times; what has arrived is kept in {part}. "
-        "Run the same command again to go on from there."
-    )
+        # A resumed download may mix two versions of the file: only a download in one piece is proof.
+        if not have:
+            other = f"{archive.url} has md5 {md5} but {archive.md5} is expected: the file is damaged or has changed"
+            raise ClimbError(f"{other}; run again, or download it by other means")
+    kept = f"the first part is kept in {part}. Run the same command again to resume it."
+    raise ClimbError(f"the download of {archive.url} broke off {_ATTEMPTS} times; {kept}")
 
 
-def _transfer(url: str, part: Path) -> bool:
-    """Append what is missing to ``part``; False when the connection broke off before the end."""
-    have = part.stat().st_size if part.is_file() else 0
+def _transfer(url: str, part: Path, have: int) -> bool:
+    """Append the bytes after the first ``have`` to ``part``. False if the connection broke off before the end."""
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
-            if answer.status != 206:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+            if response.status != 206:
                 have = 0
-            length = answer.headers.get("Content-Length")
-            expected = have + int(length) if length is not None else None
+            length = response.headers.get("Content-Length")
             _log.info("downloading %s to %s%s", url, part, f", from byte {have}" if have else "")
             with part.open("ab" if have else "wb") as file:
-                shutil.copyfileobj(answer, file, _BLOCK)
+                shutil.copyfileobj(response, file)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 416:
-                # The server has no byte after ours: either all is there, which the md5 tells, or nothing fits.
+            if error.code == 416:  # the server has no more bytes: the md5 tells whether ``part`` is complete
                 return True
             raise ClimbError(f"{url}: the server answered {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
-        raise Unreachable(f"no network: {url} cannot be reached ({error.reason})") from error
+        raise ClimbError(f"no network: {url} cannot be reached ({error.reason})") from error
     except (OSError, HTTPException) as error:
         _log.warning("the download of %s broke off: %s", url, error)
         return False
-    return expected is None or part.stat().st_size == expected
+    return length is None or part.stat().st_size == have + int(length)
 
 
 def _md5(file: Path) -> str:
@@ -124,29 +153,23 @@ def _md5(file: Path) -> str:
 
 
 def _unpack(packed: Path, archive: Archive, target: Path) -> None:
-    """Unpack beside ``target`` and rename, so that a half-unpacked folder never looks complete."""
+    """Unpack into a temporary folder and rename it, so that an incomplete folder never has the final name."""
     writable_folder(target.parent)
     _log.info("unpacking %s to %s", packed, target)
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        if zipfile.is_zipfile(packed):
-            with zipfile.ZipFile(packed) as bundle:
-                _refuse_escapes(packed, bundle.NameToInfo, draft)
-                bundle.extractall(draft)
-        else:
-            with tarfile.open(packed) as tape:
-                tape.extractall(draft, filter="data")
-        inner = draft / archive.folder
-        if not inner.is_dir():
+    prefix, place = f".{target.name}.", target.parent
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as draft:
+        try:
+            if zipfile.is_zipfile(packed):
+                with zipfile.ZipFile(packed) as bundle:
+                    for name in bundle.namelist():
+                        if not Path(draft, name).resolve().is_relative_to(Path(draft).resolve()):
+                            raise zipfile.BadZipFile(f"'{name}' would be written outside the folder")
+                    bundle.extractall(draft)
+            else:
+                with tarfile.open(packed) as tape:
+                    tape.extractall(draft, filter="data")
+        except (tarfile.TarError, zipfile.BadZipFile) as error:
+            raise ClimbError(f"{packed} cannot be unpacked: {error}") from error
+        if not Path(draft, archive.folder).is_dir():
             raise ClimbError(f"{packed} holds no folder {archive.folder}")
-        inner.rename(target)
-    except (tarfile.TarError, zipfile.BadZipFile) as error:
-        raise ClimbError(f"{packed} cannot be unpacked: {error}") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _refuse_escapes(packed: Path, members: Mapping[str, object], draft: Path) -> None:
-    for name in members:
-        if not (draft / name).resolve().is_relative_to(draft.resolve()):
-            raise ClimbError(f"{packed} cannot be unpacked: '{name}' would be written outside the folder")
+        Path(draft, archive.folder).rename(target)

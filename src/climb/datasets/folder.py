@@ -1,147 +1,123 @@
-"""A folder of images: by class, with or without a test part, or flat."""
+"""A folder of images: in class folders, with or without a test part, or flat."""
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
-from climb.datasets.assemble import assemble
-from climb.datasets.dataset import Dataset
-from climb.datasets.decode import EXTENSIONS
-from climb.datasets.fingerprint import of_files
-from climb.datasets.listing import Listing, class_folders, has_images, image_files, list_classes, own_image_files
-from climb.datasets.squares import middle
+import numpy as np
+
+from climb.datasets.dataset import Dataset, register
+from climb.datasets.decode_cache import Listing, assemble, class_folders, fingerprint_of, list_classes
 from climb.errors import InputError
+from climb.images.convert import center_square
+from climb.images.find import EXTENSIONS, has_images, image_files, own_image_files
 from climb.seeds import frozen_generator
 
 TEST_SHARE = 0.2
-"""Share of each class that becomes the test part where the folder has none."""
-FLAT_CLASS = "images"
-"""The one class of a folder without classes."""
+"""Share of each class that is held out as the test part if the folder has none."""
 
-_PARTS = ("train", "test", "val")
 _log = logging.getLogger("climb.datasets")
 
 
-def folder(*, root: Path | str | None = None, image_size: int = 64, seed: int = 0) -> Dataset:
-    """The images below ``root``, the middle square of each, as `climb learn` and `climb embed` take it.
+def folder_fingerprint(*, root: Path | str | None = None) -> str | None:
+    """A fingerprint of names and sizes of the images below ``root``, in either part; None if there is no folder."""
+    if root is None or not Path(root).expanduser().is_dir():
+        return None
+    base = _checked_root(root)
+    classes, train, test = _list_folder(base)
+    start = len(os.path.join(base, ""))  # slice text: building a path for each of a million files takes a minute
+    files = [f"{str(file)[start:].replace(os.sep, '/')}\0{os.stat(file).st_size}" for file, _ in train + (test or [])]
+    # An older version squashed the images, so the fingerprint names the way of squaring.
+    return f"{fingerprint_of(classes, sorted(files))}, their middle squares"
 
-    Three layouts are understood:
+
+@register("folder", image_size=64, fingerprint=folder_fingerprint)
+def folder(
+    *,
+    root: Path | str | None = None,
+    image_size: int = 64,
+    pixel_range: Sequence[float] | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Your images: ROOT/train|test/<class>/, ROOT/<class>/, or flat in ROOT.
+
+    They become center squares, as in `climb learn` and `climb embed`. `split_folder` describes the layouts.
+    """
+    classes, *parts = split_folder(root, seed=seed)
+    return assemble("folder", classes, parts, image_size=image_size, square=center_square, pixel_range=pixel_range)
+
+
+def split_folder(root: Path | str | None, *, seed: int) -> tuple[list[str], Listing, Listing]:
+    """Classes, training part and test part of a folder of images. Three layouts are supported:
 
     - ``root/train/<class>/*`` with ``root/test/<class>/*`` or ``root/val/<class>/*``;
     - ``root/<class>/*``, or ``root/train/<class>/*`` alone: 20 % of each class, drawn with ``seed``, become the
       test part;
     - ``root/*``: one class named "images", and no test part.
+
+    ``pixel_range`` is what becomes black and white in images of more than 8 bits; None for the range of each image.
     """
-    base = _existing(root)
-    classes, train, test = _listed(base)
+    base = _checked_root(root)
+    classes, train, test = _list_folder(base)
     if test is None:
-        train, test = hold_out(base, train, classes, seed=seed, draw="folder/test part")
-    return assemble(name="folder", classes=classes, train=train, test=test, image_size=image_size, square=middle)
-
-
-def folder_fingerprint(*, root: Path | str | None = None) -> str | None:
-    """What the images below ``root`` are known by, whichever of them are held out; None where there is no folder.
-
-    Which part of them is seen belongs to it: an older version squashed them.
-    """
-    if root is None or not Path(root).expanduser().is_dir():
-        return None
-    base = _existing(root)
-    classes, train, test = _listed(base)
-    files = train.files if test is None else train.files + test.files
-    return f"{of_files(classes, files, base)}, their middle squares"
-
-
-def _listed(base: Path) -> tuple[list[str], Listing, Listing | None]:
-    """Classes, training part and test part; None where one has to be held out."""
-    if (base / "train").is_dir() and class_folders(base / "train"):
-        return list_parts(base)
-    return _list_flat(base) if own_image_files(base) else list_one_part(base)
+        train, test = _hold_out(base, train, classes, seed)
+    return classes, train, test
 
 
 def check_root(name: str, root: Path | str | None) -> None:
-    """Refuse people's own images without a folder, before anything is started that needs them."""
+    """Raise an InputError if dataset ``name`` is "folder" and has no ``root``."""
     if name == "folder" and root is None:
         raise InputError("dataset 'folder' needs the folder of the images: --data FOLDER (in Python: root=FOLDER)")
 
 
-def _existing(root: Path | str | None) -> Path:
+def _checked_root(root: Path | str | None) -> Path:
     check_root("folder", root)
-    assert root is not None
-    base = Path(root).expanduser()
+    base = Path(root or ".").expanduser()
     if not base.is_dir():
-        reason = "is a file" if base.exists() else "does not exist"
-        raise InputError(
-            f"looked for a folder of images at {base}, which {reason}; give --data FOLDER (in Python: root=FOLDER)"
-        )
+        raise InputError(f"{base} {'is a file' if base.exists() else 'does not exist'}; give a folder of images")
     if not has_images(base):
         raise InputError(f"{base} holds no image; allowed extensions: {', '.join(sorted(EXTENSIONS))}")
     return base
 
 
-def list_parts(base: Path) -> tuple[list[str], Listing, Listing | None]:
-    """Classes and parts of a folder that has ``train/<class>``; no test part where it has neither test nor val."""
-    tests = [base / name for name in ("test", "val") if (base / name).is_dir()]
-    if not tests:
-        return list_one_part(base / "train")
-    classes = class_folders(base / "train")
-    extra = sorted(set(class_folders(tests[0])) - set(classes))
-    if extra:
-        raise InputError(f"{tests[0]} has classes that {base / 'train'} has not: {', '.join(extra)}")
+def _list_folder(base: Path) -> tuple[list[str], Listing, Listing | None]:
+    """Classes, training part and test part; None if the test part must be held out."""
+    train, tests = base / "train", [base / name for name in ("test", "val") if (base / name).is_dir()]
+    if not (train.is_dir() and class_folders(train)):
+        train, tests = base, []
+        if files := own_image_files(base):
+            if nested := len(image_files(base)) - len(files):
+                mixed = f"{base} holds {len(files)} images, and folders with {nested} more: it is neither flat nor by"
+                raise InputError(f"{mixed} class; move the images into class folders, or give a folder of images only")
+            return ["images"], [(file, 0) for file in files], []
+    classes = class_folders(train)
+    if set(classes) <= {"train", "test", "val"}:
+        lacking = f"{train} holds {', '.join(classes)} without class folders inside; expected train/<class>/"
+        raise InputError(f"{lacking}. To use images without classes, give the folder with them: {train / classes[0]}")
+    if tests and (extra := sorted(set(class_folders(tests[0])) - set(classes))):
+        raise InputError(f"{tests[0]} has classes that {train} lacks: {', '.join(extra)}")
     if len(tests) > 1:
         _log.info("%s has both test and val; the test part is test, val is not used", base)
-    return classes, list_classes(base / "train", classes), list_classes(tests[0], classes)
+    return classes, list_classes(train, classes), list_classes(tests[0], classes) if tests else None
 
 
-def _list_flat(base: Path) -> tuple[list[str], Listing, Listing]:
-    files = own_image_files(base)
-    inside = len(image_files(base)) - len(files)
-    if inside:
-        raise InputError(
-            f"{base} holds {len(files)} images beside folders with {inside} more: it is neither flat nor by class; "
-            "move the images into class folders, or give a folder that holds images only"
-        )
-    return [FLAT_CLASS], Listing(files=tuple(files), labels=(0,) * len(files)), Listing(files=(), labels=())
+def _hold_out(base: Path, listing: Listing, classes: list[str], seed: int) -> tuple[Listing, Listing]:
+    """Split the images below ``base`` into a training and a test part, both in the order of the listing.
 
-
-def list_one_part(base: Path) -> tuple[list[str], Listing, None]:
-    """Classes and images of ``base/<class>``. Parts of a dataset are no classes: such a folder is refused."""
-    classes = class_folders(base)
-    if set(classes) <= set(_PARTS):
-        raise InputError(
-            f"{base} holds {', '.join(classes)} without class folders inside; expected train/<class>/. "
-            f"To use images without classes, give the folder that holds them: {base / classes[0]}"
-        )
-    return classes, list_classes(base, classes), None
-
-
-def hold_out(base: Path, listing: Listing, classes: list[str], *, seed: int, draw: str) -> tuple[Listing, Listing]:
-    """A training and a test part of the images found below ``base``, both in the order of the listing.
-
-    Of each class 20 %, and at least one image, are the test part; the draw called ``draw`` decides which.
+    The test part has 20 % of each class, at least one image.
     """
-    generator = frozen_generator(seed, draw)
-    test: set[int] = set()
-    members_of: list[list[int]] = [[] for _ in classes]
-    for position, label in enumerate(listing.labels):
-        members_of[label].append(position)
-    for name, members in zip(classes, members_of, strict=True):
+    generator = frozen_generator(seed, "folder/test part")
+    labels = np.array([label for _, label in listing])
+    in_test = np.zeros(len(labels), dtype=np.bool_)
+    for label, name in enumerate(classes):
+        members = np.flatnonzero(labels == label)
         if len(members) < 2:
             raise InputError(f"class '{name}' has 1 image; at least 2 are needed to hold one out for testing")
-        count = max(1, round(TEST_SHARE * len(members)))
-        test.update(members[i] for i in generator.permutation(len(members))[:count].tolist())
-    _log.info(
-        "%s has no test part: %d of its %d images (%.0f %% of each class, seed %d) are held out as one",
-        base,
-        len(test),
-        len(listing.files),
-        100 * TEST_SHARE,
-        seed,
-    )
-    train = [position for position in range(len(listing.files)) if position not in test]
-    return _subset(listing, train), _subset(listing, sorted(test))
-
-
-def _subset(listing: Listing, positions: list[int]) -> Listing:
-    return Listing(files=tuple(listing.files[i] for i in positions), labels=tuple(listing.labels[i] for i in positions))
+        in_test[generator.permutation(members)[: max(1, round(TEST_SHARE * len(members)))]] = True
+    held_out = f"{in_test.sum()} of its {len(labels)} images ({100 * TEST_SHARE:.0f} % of each class, seed {seed})"
+    _log.info("%s has no test part: %s are held out as one", base, held_out)
+    return list(compress(listing, ~in_test)), list(compress(listing, in_test))

@@ -1,4 +1,4 @@
-"""A subset of a local ImageNet: 100 classes, listed or drawn."""
+"""A subset of the classes of a local ImageNet, listed by the user or drawn at random."""
 
 from __future__ import annotations
 
@@ -7,19 +7,31 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from climb.datasets.assemble import assemble
-from climb.datasets.dataset import Dataset
-from climb.datasets.fingerprint import of_names
-from climb.datasets.listing import class_folders, list_classes
-from climb.datasets.locate import locate
-from climb.datasets.squares import squashed
-from climb.errors import InputError
+from climb.datasets.dataset import Dataset, register
+from climb.datasets.decode_cache import assemble, class_folders, fingerprint_of, list_classes
+from climb.datasets.download import Archive, locate
+from climb.errors import InputError, first_few
+from climb.images.convert import squash
 
+IMAGENET = Archive(dataset="imagenet100", folder="imagenet", contents=("train", "val"))
 NORMALISATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-_SHOWN = 5
+
+def imagenet100_fingerprint(
+    *, root: Path | str | None = None, class_list: Path | str | Sequence[str] | None = None
+) -> str | None:
+    """A fingerprint of the listed classes, or of all classes to draw from; None if there is no ImageNet.
+
+    The contents of a class are fixed by ImageNet, so its files are not part of the fingerprint.
+    """
+    try:
+        train = locate(IMAGENET, root=root) / "train"
+    except InputError:
+        return None
+    return fingerprint_of(class_folders(train) if class_list is None else _read_class_list(class_list, train))
 
 
+@register("imagenet100", image_size=224, fingerprint=imagenet100_fingerprint)
 def imagenet100(
     *,
     root: Path | str | None = None,
@@ -28,75 +40,48 @@ def imagenet100(
     image_size: int = 224,
     seed: int = 0,
 ) -> Dataset:
-    """Some classes of an ImageNet with ``train/<wnid>/`` and ``val/<wnid>/``; the test part is ``val``.
+    """100 classes of a local ImageNet, 224 px; ROOT/train/<wnid> and ROOT/val/<wnid>.
 
-    ``class_list`` is a file with one wnid per line, or the wnids themselves. Without it ``classes`` of them
-    (100 unless given) are drawn with ``seed``. Label i is the i-th of the list, or of the draw.
+    The test part is ``val``.
+
+    Args:
+        root: folder of the ImageNet; None looks in $CLIMB_DATA and in the cache.
+        class_list: a file with one wnid per line, or the wnids themselves. Label i is the i-th of them.
+        classes: number of classes to draw if there is no ``class_list``; None draws 100.
+        image_size: side of the images.
+        seed: seed of the draw.
     """
-    folder = locate("imagenet100", root=root, folder="imagenet", marks=("train", "val"))
-    found = class_folders(folder / "train")
+    train, val = (locate(IMAGENET, root=root) / name for name in IMAGENET.contents)
     if class_list is None:
-        chosen = _draw(found, 100 if classes is None else classes, seed, folder / "train")
+        available, count = class_folders(train), 100 if classes is None else classes
+        if not 1 <= count <= len(available):
+            held = f"{train}, which holds {len(available)} class folders"
+            raise InputError(f"classes={count} cannot be drawn from {held}; allowed: 1 to {len(available)}")
+        chosen = random.Random(seed).sample(available, count)
     elif classes is not None:
-        raise InputError(f"classes={classes} was given beside a class_list; give one of them")
+        raise InputError(f"classes={classes} was given together with a class_list; give one of them")
     else:
-        chosen = _listed(class_list, found, folder / "train")
-    return assemble(
-        name="imagenet100",
-        classes=chosen,
-        train=list_classes(folder / "train", chosen),
-        test=list_classes(folder / "val", chosen),
-        image_size=image_size,
-        square=squashed,
-        normalisation=NORMALISATION,
-    )
+        chosen = _read_class_list(class_list, train)
+    parts = list_classes(train, chosen), list_classes(val, chosen)
+    return assemble("imagenet100", chosen, parts, image_size=image_size, square=squash, normalisation=NORMALISATION)
 
 
-def imagenet100_fingerprint(
-    *, root: Path | str | None = None, class_list: Path | str | Sequence[str] | None = None
-) -> str | None:
-    """The classes listed or, where some are drawn, those they are drawn from; None where there is no ImageNet.
-
-    What each class holds is ImageNet's to say, not the folder's.
-    """
-    try:
-        folder = locate("imagenet100", root=root, folder="imagenet", marks=("train", "val"))
-    except InputError:
-        return None
-    found = class_folders(folder / "train")
-    return of_names(found if class_list is None else _listed(class_list, found, folder / "train"))
-
-
-def _draw(found: list[str], count: int, seed: int, folder: Path) -> list[str]:
-    if not 1 <= count <= len(found):
-        raise InputError(
-            f"classes={count} cannot be drawn from {folder}, which holds {len(found)} class folders; "
-            f"allowed: 1 to {len(found)}"
-        )
-    return random.Random(seed).sample(found, count)
-
-
-def _listed(class_list: Path | str | Sequence[str], found: list[str], folder: Path) -> list[str]:
+def _read_class_list(class_list: Path | str | Sequence[str], folder: Path) -> list[str]:
+    """The listed class names. Each must be one of the folders in ``folder``."""
     if isinstance(class_list, str | Path):
-        file = Path(class_list).expanduser()
         try:
-            lines = file.read_text(encoding="utf-8-sig").splitlines()  # some editors put a mark before the first
+            text = Path(class_list).expanduser().read_text(encoding="utf-8-sig")  # some editors write a byte order mark
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise InputError(f"the class list {file} cannot be read: {reason}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"the class list {class_list} cannot be read: {reason}") from error
         # Published lists often carry the English name after the wnid.
-        wnids = [line.split()[0] for line in lines if line.strip()]
-    else:
-        wnids = list(class_list)
-    if not wnids:
+        class_list = [line.split()[0] for line in text.splitlines() if line.strip()]
+    uses = Counter(class_list)
+    if not uses:
         raise InputError("the class list is empty; give one wnid per line")
-    twice = [wnid for wnid, uses in Counter(wnids).items() if uses > 1]
-    if twice:
-        raise InputError(f"the class list names {', '.join(twice[:_SHOWN])} more than once")
-    known = set(found)
-    missing = [wnid for wnid in wnids if wnid not in known]
-    if missing:
-        raise InputError(
-            f"{len(missing)} of {len(wnids)} listed classes have no folder in {folder}: {', '.join(missing[:_SHOWN])}"
-        )
-    return wnids
+    if repeated := [wnid for wnid, count in uses.items() if count > 1]:
+        raise InputError(f"the class list names {first_few(repeated)} more than once")
+    if missing := uses.keys() - set(class_folders(folder)):
+        many = f"{len(missing)} of {len(uses)} listed classes"
+        raise InputError(f"{many} have no folder in {folder}: {first_few(sorted(missing))}")
+    return list(uses)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from climb.engine.batch import BatchRule, Mixed, StreamAndReplay, TrainingBatch, stream_alone
-from climb.engine.budget import Budget
-from climb.engine.engine import Engine, Observation
+from climb.engine.batch import (
+    BATCH_RULES,
+    BatchRule,
+    IidChunks,
+    MemoryOnly,
+    Mixed,
+    MixUp,
+    StreamAndReplay,
+    TrainingBatch,
+    batch_rule,
+    stream_alone,
+)
+from climb.engine.choices import Choices, choose
+from climb.engine.engine import Budget, Engine, Observation
 from climb.engine.numerics import EngineKind, Precision, resolve_device, resolve_engine, resolve_precision
-from climb.engine.parts import Parts
-from climb.engine.rules import IidChunks, MemoryOnly, MixUp
+from climb.engine.parts import Layout, Parts
 
 __all__ = [
+    "BATCH_RULES",
     "BatchRule",
     "Budget",
+    "Choices",
     "Engine",
     "EngineKind",
     "IidChunks",
+    "Layout",
     "MemoryOnly",
     "MixUp",
     "Mixed",
@@ -23,6 +36,8 @@ __all__ = [
     "Precision",
     "StreamAndReplay",
     "TrainingBatch",
+    "batch_rule",
+    "choose",
     "resolve_device",
     "resolve_engine",
     "resolve_precision",

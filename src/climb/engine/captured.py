@@ -1,4 +1,4 @@
-"""Thousands of small kernels for the price of one launch: a function replayed from a CUDA graph."""
+"""CUDA graphs: a function is captured once per input shape and replayed with a single launch."""
 
 from __future__ import annotations
 
@@ -11,33 +11,31 @@ import torch
 
 from climb.errors import ClimbError
 
-EAGER_CALLS = 5  # calls of a shape that are carried out as they come: a shape that stays rare is not worth more
-WARM_UPS = 3  # further calls before the capture: libraries choose their kernels and allocate meanwhile
-MOST_CAPTURES = 6  # shapes held as graphs, each with memory of its own; further shapes stay eager
+EAGER_CALLS = 5  # eager calls of a shape before its warm-up: rare shapes are not worth a capture
+WARM_UPS = 3  # further calls before the capture, in which libraries choose kernels and allocate
+MOST_CAPTURES = 6  # shapes held as graphs, each with its own memory; further shapes stay eager
 
 Tensors = tuple[torch.Tensor, ...]
 Function = Callable[..., Tensors]
 
 
 class StaticInputs:
-    """Tensors that stay at their addresses, and take what they are given: only what has changed since is copied.
+    """Input tensors at fixed addresses. `take` copies only the inputs that changed since the last call."""
 
-    A pass over the same images, or with the same rows, is then spared a copy: four microseconds each, where a small
-    step has about a thousand.
-    """
+    # A copy takes four microseconds, a small step about a thousand; passes share images and rows.
 
     def __init__(self, given: Tensors) -> None:
         self.tensors: Tensors = tuple(tensor.clone() for tensor in given)
         self._taken: list[tuple[weakref.ref[torch.Tensor], int] | None] = [None] * len(given)
 
     def take(self, given: Tensors) -> None:
-        """Hold what ``given`` holds."""
+        """Copy the values of ``given``."""
         for place, (static, tensor) in enumerate(zip(self.tensors, given, strict=True)):
             taken = self._taken[place]
             if taken is not None and taken[0]() is tensor and taken[1] == tensor._version:
                 continue
             static.copy_(tensor)
-            # Tensors of inference mode do not count their changes.
+            # Inference tensors have no version counter.
             self._taken[place] = None if tensor.is_inference() else (weakref.ref(tensor), tensor._version)
 
 
@@ -49,20 +47,16 @@ class _Capture:
 
 
 class Captured:
-    """Calls ``function`` as it is a few times per input shape, and from then on replays it as one CUDA graph.
+    """A function that runs eagerly a few times per input shape, and then is replayed as a CUDA graph.
 
-    The first calls are real calls, so nothing is computed twice or in vain. ``function`` takes tensors and returns
-    tensors; what else it reads or changes (parameters, optimiser state) must stay at the same address. The outputs
-    of a replay are overwritten by the next one of that shape.
+    ``function`` takes and returns tensors. All other tensors that it reads or changes, such as parameters and optimiser
+    state, must stay at the same address. A replay overwrites the outputs of the last replay of that shape.
 
     Args:
-        function: what to capture.
-        device: the device it runs on; on any but a CUDA device, nothing is captured.
+        function: the function to capture.
+        device: a CUDA device.
         generators: random generators that it draws from.
-        frequent: what to capture in place of ``function``: the same thing, faster but costly to start, for shapes that
-            keep coming.
-        before: called before a call of ``frequent`` that follows one of ``function``, and not captured.
-        urgent: its kernels go before those of any stream that it has work done beside it.
+        frequent: an equivalent function to capture instead, faster but slow to start, such as a compiled one.
     """
 
     def __init__(
@@ -72,13 +66,8 @@ class Captured:
         device: torch.device,
         generators: tuple[torch.Generator, ...] = (),
         frequent: Function | None = None,
-        before: Callable[[], None] | None = None,
-        urgent: bool = False,
     ) -> None:
         self._function = function
-        self._before = before
-        self._was_rare = True
-        self._priority = -1 if urgent else 0
         self._frequent = frequent or function
         self._device = device
         self._side: torch.cuda.Stream | None = None
@@ -92,13 +81,8 @@ class Captured:
         self._calls[shapes] += 1
         capture = self._captures.get(shapes)
         rare = capture is None and (self._calls[shapes] <= EAGER_CALLS or len(self._captures) >= MOST_CAPTURES)
-        if self._before is not None and self._was_rare and not rare:
-            self._before()
-        self._was_rare = rare
         if capture is None:
             function = self._function if rare else self._frequent
-            if self._device.type != "cuda":
-                return function(*inputs)
             with torch.cuda.device(self._device):
                 if rare or self._calls[shapes] <= EAGER_CALLS + WARM_UPS:
                     return self._on_a_side_stream(function, inputs)
@@ -109,9 +93,9 @@ class Captured:
         return capture.outputs
 
     def _on_a_side_stream(self, function: Function, inputs: Tensors) -> Tensors:
-        # What autograd allocates on the default stream could not be captured later.
+        # Tensors that autograd allocates on the default stream cannot be captured later.
         if self._side is None:
-            self._side = torch.cuda.Stream(priority=self._priority)  # type: ignore[no-untyped-call]
+            self._side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._side):
             outputs = function(*inputs)
@@ -124,19 +108,19 @@ class Captured:
         for generator in self._generators:
             graph.register_generator_state(generator)
         torch.cuda.synchronize()
-        # A stream of this device, as in the warm-ups: torch's own for captures belongs to the first device that had
-        # one. Thread-local: another thread that copies images meanwhile must not spoil the capture.
+        # The stream of the warm-ups: torch's own capture stream belongs to the first device that captured.
+        # Thread-local: another thread may copy images meanwhile.
         try:
             with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
                 outputs = self._frequent(*static.tensors)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            if isinstance(error.__context__, torch.OutOfMemoryError):  # the capture broke off for want of memory
+            if isinstance(error.__context__, torch.OutOfMemoryError):  # the capture ran out of memory
                 raise error.__context__ from None
             raise ClimbError(
-                "the step cannot be captured as a CUDA graph: a part of the method waits for the device in the middle "
-                "of it (.item(), .cpu(), a condition on a tensor), or copies from the host. Type --engine eager, or "
-                f"keep its numbers on the device. torch says: {str(error).splitlines()[0]}"
+                "the step cannot be captured as a CUDA graph: a part of the method waits for the device (.item(), "
+                ".cpu(), a condition on a tensor) or copies from the host. Type --engine eager, or keep its numbers on "
+                f"the device. torch says: {str(error).splitlines()[0]}"
             ) from error
         return _Capture(graph=graph, inputs=static, outputs=outputs)

@@ -1,11 +1,11 @@
-"""The engine: one stream mini-batch in, some gradient steps taken, the memory brought up to date."""
+"""The engine: observes a stream mini-batch, takes gradient steps, and updates the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -13,50 +13,77 @@ from zlib import crc32
 import torch
 
 from climb.augment import Augment
-from climb.config import LearnerConfig
-from climb.engine.across import fetching, prepare_across
 from climb.engine.batch import TrainingBatch
-from climb.engine.budget import Budget
 from climb.engine.captured import Captured, Function
 from climb.engine.numerics import EngineKind, Precision
-from climb.engine.parts import Parts
-from climb.engine.step import TrainStep
+from climb.engine.parts import Parts, fetching, prepare_across
+from climb.engine.step import CompiledIfFull, TrainStep
 from climb.errors import ClimbError, InputError
 from climb.memory import InsertReport, Memory
 from climb.nets import frozen
-from climb.parallel import current
+from climb.parallel import SINGLE, Group
 from climb.seeds import restore, torch_generator
+from climb.settings.config import LearnerConfig
+
+
+@dataclass(kw_only=True)
+class Budget:
+    """Counters of what was executed. An image in two views counts twice."""
+
+    images: int = 0
+    """Stream images observed."""
+    batches: int = 0
+    """Stream mini-batches observed."""
+    steps: int = 0
+    """Gradient steps."""
+    cbp: int = 0
+    """Cumulative backward passes: views with forward and backward."""
+    forward_only: int = 0
+    """Views or images with a forward only: teacher, memory, refresh."""
+
+    def state_dict(self) -> dict[str, int]:
+        """The counters."""
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue counting."""
+        for name, value in state.items():
+            if name not in vars(self) or not isinstance(value, int):
+                raise TypeError(f"{name} is no counter with value {value!r}")
+            setattr(self, name, value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What observing one mini-batch did. Losses are tensors on the device: reading one waits for it."""
+    """The outcome of one mini-batch. Losses are tensors on the device: reading one waits for it."""
 
     objective: torch.Tensor
     """Scalar loss of the objective in the last pass."""
     alignment: torch.Tensor
     """Scalar loss of the alignment in the last pass; nan before replay starts."""
     embeddings: torch.Tensor
-    """float32 (n, d): mean over the two views of each row of the last pass, in the memory's space, or the projector's
-    where none is asked for."""
+    """float32 (n, d): rows of the last pass, mean over the two views, in the memory's space, by default the
+    projector's."""
     report: InsertReport
-    """What became of the images in the memory."""
+    """What the memory did with the images."""
 
 
 class Engine:
-    """Runs the passes of a method over a stream. Sees images only: no label, no task number.
+    """Runs the passes of a method over a stream. Sees images only: no labels, no task numbers.
 
-    Built in a process that others have `joined`, it is one of several that train one learner: all are handed the same
-    mini-batches and come to the same memory, the same network and the same numbers as one process alone would.
+    In a group of several processes, each has an engine and observes the same mini-batches. All get the same memory,
+    network and numbers as a single process.
 
     Args:
         parts: the method's four parts and its network; moved to ``device``.
         augment: makes the two views.
         config: passes, batch sizes, optimiser, embedding modes.
-        seed: the run's seed; the engine draws only its augmentation generator from it.
+        seed: the run's seed, for the augmentation generator.
         device: where everything happens.
         precision: arithmetic of the networks.
-        kind: "eager"; "captured": the same step replayed as a CUDA graph; "compiled": by torch.compile first.
+        kind: "eager"; "captured": the step is replayed as a CUDA graph; "compiled": it is compiled, and on a GPU then
+            captured.
+        group: the processes that train together.
     """
 
     def __init__(
@@ -69,6 +96,7 @@ class Engine:
         device: torch.device,
         precision: Precision,
         kind: EngineKind = "eager",
+        group: Group = SINGLE,
     ) -> None:
         self.parts = parts
         self.config = config
@@ -77,19 +105,19 @@ class Engine:
         self.kind = kind
         self.augment = augment
         self.budget = Budget()
-        self.group = current()
+        self.group = group
         prepare_across(parts, self.group)
         parts.prepare(device)
         self._generator = torch_generator(seed, "augmentation", device)
         self._no_targets = torch.zeros(0, device=device)
         self._replayed = False
         self._rows_of_mask: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = {}
-        # Where the step itself embeds what the memory is given, the memory need not wait for its backward.
+        # If the memory's embeddings come from the step's forward, the memory update overlaps the backward.
         views = config.embed_mode == config.refresh_mode == "views"
-        beside = device.type == "cuda" and parts.memory is not None and parts.memory.space is not None and views
-        self._side = torch.cuda.Stream(device) if beside else None  # type: ignore[no-untyped-call]
+        overlaps = device.type == "cuda" and parts.memory is not None and parts.memory.space is not None and views
+        self._side = torch.cuda.Stream(device) if overlaps else None  # type: ignore[no-untyped-call]
         self._stepping: torch.cuda.Stream | None = None
-        """The stream of the last step, while something is done beside it."""
+        """The stream of the last step, during a memory update on the side stream."""
         self._eager_step = TrainStep(
             parts,
             augment,
@@ -98,33 +126,17 @@ class Engine:
             precision=precision,
             device=device,
             tuned=kind != "eager",
-            announced=beside,
+            announced=overlaps,
+            group=group,
         )
         self._step: Function = self._eager_step
         self._embed: Function = partial(self._embed_by, self._eager_step)
-        self._frequent_step = frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
-        if kind != "eager":
-            self._step = Captured(
-                self._step,
-                device=device,
-                generators=(self._generator,),
-                frequent=frequent,
-                before=frequent.refresh_halves,
-                urgent=frequent.is_small,
-            )
+        if kind == "compiled" and device.type != "cuda":
+            self._step = CompiledIfFull(self._eager_step)
+        elif kind != "eager":
+            frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
+            self._step = Captured(self._step, device=device, generators=(self._generator,), frequent=frequent)
             self._embed = Captured(self._embed, device=device, frequent=partial(self._embed_by, frequent))
-        self._in_advance: Function | None = None
-        self._step_on_views: Function  # where something is known in advance
-        if kind == "compiled" and frequent.knows_in_advance:
-            known = frequent.in_advance()
-            self._in_advance = Captured(known, device=device, generators=(self._generator,), frequent=known.compiled())
-            self._step_on_views = Captured(
-                self._eager_step.on_views,
-                device=device,
-                frequent=frequent.on_views,
-                before=frequent.refresh_halves,
-                urgent=True,
-            )
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -133,41 +145,31 @@ class Engine:
         if len(images) == 0:
             raise InputError("a stream mini-batch needs at least one image; none was given")
         side = self.config.image_size
-        if images.dtype != torch.uint8 or images.shape[1:] != (3, side, side):  # the memory would say so too late
+        if images.dtype != torch.uint8 or images.shape[1:] != (3, side, side):
             raise InputError(
                 f"this engine learns from uint8 images of shape (n, 3, {side}, {side}); "
                 f"given {images.dtype} of shape {tuple(images.shape)}"
             )
         parts, memory = self.parts, self.parts.memory
-        # A copy, also of what is on the device already: passes are spared their own while the tensor stays the same,
-        # and its owner may write to it in ways that torch does not count.
+        # Copy even on-device input: the caller may overwrite it during the passes.
         stream = images.to(self.device, copy=True)
         report = InsertReport()
         if memory is not None and memory.inserts == "before":
             report = memory.insert(stream, self._embed_stream(stream) if memory.space else None, embed=self.embed)
         if parts.alignment is not None:
             parts.alignment.before_batch(parts.network)
-        self._frequent_step.refresh_halves()
-        passes = self.passes()
-        known = None if self._in_advance is None else self._in_advance(stream, stream.new_zeros(passes))
-        for pass_number in range(passes):
+        for pass_number in range(self.passes()):
             with fetching(parts.batch, self.group):
                 batch = parts.batch(stream, memory, self.config, pass_number)
             stream_rows, replay_rows = self._rows(batch.is_replay)
             if len(batch.ids) > 0 and not self._replayed:
                 self._replayed = True
                 parts.objective.on_first_replay(parts.network)
-                self._frequent_step.refresh_halves()
-            if known is None:
-                targets = self._no_targets if batch.targets is None else batch.targets
-                outputs = self._step(batch.images, stream_rows, replay_rows, targets)
-            else:
-                views, said = known
-                outputs = self._step_on_views(views[pass_number], said[pass_number], stream_rows, replay_rows)
-            objective, alignment, streamed, replayed = outputs
+            targets = self._no_targets if batch.targets is None else batch.targets
+            objective, alignment, streamed, replayed = self._step(batch.images, stream_rows, replay_rows, targets)
             self._count(batch)
             if memory is not None and memory.space is not None and len(batch.ids) > 0:
-                with self._beside_the_step():
+                with self._overlapping_the_step():
                     memory.refresh(batch.ids, replayed)
         embeddings = torch.cat([streamed, replayed])
         if parts.alignment is not None:
@@ -175,7 +177,7 @@ class Engine:
         if memory is not None and memory.inserts == "after":
             if memory.space is not None and self.config.embed_mode != "views":
                 streamed = self._embed_stream(stream)
-            with self._beside_the_step():
+            with self._overlapping_the_step():
                 report = memory.insert(stream, streamed if memory.space else None, embed=self.embed)
         self.budget.images += len(images)
         self.budget.batches += 1
@@ -183,18 +185,16 @@ class Engine:
         if self.group.size > 1:
             stored = 0 if memory is None else len(memory)
             self.group.check_agreement(stored, crc32(repr(report).encode()), crc32(batch.ids.numpy().tobytes()))
-        # Copies: a captured step writes its next losses over these.
+        # Copies: the next captured step overwrites its losses.
         return Observation(
             objective=objective.clone(), alignment=alignment.clone(), embeddings=embeddings, report=report
         )
 
     @contextmanager
-    def _beside_the_step(self) -> Iterator[None]:
-        """On a GPU: inside, work waits for the forward of the last step; what comes after waits for that work.
-
-        An insertion makes the host wait for embeddings. Here that wait is over while the backward still runs, so
-        that the next step is ready when the device is.
-        """
+    def _overlapping_the_step(self) -> Iterator[None]:
+        """On a GPU, run the body on a side stream that waits only for the forward of the last step."""
+        # An insertion makes the host wait for embeddings. On the side stream that wait ends while the backward still
+        # runs, so that the next step is queued in time.
         if self._side is None:
             yield
             return
@@ -210,7 +210,7 @@ class Engine:
             main.wait_stream(self._side)
 
     def _rows(self, is_replay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Indices of the stream and the replay rows, on the device. Masks repeat, so the last ones are kept."""
+        """Indices of the stream and the replay rows, on the device; cached, since masks repeat."""
         key = is_replay.numpy().tobytes()
         if key not in self._rows_of_mask:
             if len(self._rows_of_mask) >= 64:
@@ -222,8 +222,8 @@ class Engine:
     def passes(self) -> int:
         """Gradient steps of the next mini-batch.
 
-        Every mini-batch earns ``passes * (stream_batch + replay_batch)`` rows of backward passes. A method whose
-        batches have fewer rows takes more steps, as many as that budget pays for so far.
+        A mini-batch earns ``passes * (stream_batch + replay_batch)`` rows of backward passes. A method with smaller
+        batches takes more steps, as many as the budget so far allows.
         """
         earned = self.config.passes * (self.config.stream_batch + self.config.replay_batch)
         rows = self.parts.batch.rows(self.config)
@@ -235,17 +235,17 @@ class Engine:
         return (self.budget.batches + 1) * earned // rows - self.budget.batches * earned // rows
 
     def on_boundary(self) -> None:
-        """A task has ended. Only methods that declare that they need to know are told."""
+        """Tell the alignment that a task has ended, if it declares ``needs_boundaries``."""
         if self.parts.alignment is not None and self.parts.alignment.needs_boundaries:
             self.parts.alignment.on_boundary(self.parts.network)
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
-        """Embeddings (n, d) of plain uint8 images in eval mode, by the projector if the memory asks for that, else by
-        the backbone; counted."""
+        """Embeddings (n, d) of plain uint8 images in eval mode, of the projector if that is the memory's space, else
+        of the backbone. The budget counts them."""
         self.budget.forward_only += len(images)
-        if self._stepping is not None:  # a memory embeds anew what it holds: by the network as the step leaves it
+        if self._stepping is not None:  # stored images are re-encoded by the updated network
             torch.cuda.current_stream(self.device).wait_stream(self._stepping)
-        return self._embed(images.to(self.device))[0].clone()  # a captured forward writes over its output
+        return self._embed(images.to(self.device))[0].clone()  # the next captured forward overwrites its output
 
     def _embed_by(self, step: TrainStep, images: torch.Tensor) -> tuple[torch.Tensor]:
         with frozen(self.parts.network):
@@ -253,7 +253,7 @@ class Engine:
 
     @torch.no_grad()
     def _embed_stream(self, stream: torch.Tensor) -> torch.Tensor:
-        """Embeddings of a stream mini-batch by a forward of its own, in the mode that the configuration asks for."""
+        """Embeddings of a stream mini-batch by a separate forward in the configured mode."""
         if self.config.embed_mode != "train" or len(stream) == 1:  # one image has no batch statistics
             return self.embed(stream)
         self.budget.forward_only += len(stream)
@@ -275,7 +275,7 @@ class Engine:
         """Everything that changes."""
         parts = self.parts
         return {
-            # Copies: what torch gives goes on changing with the module.
+            # Copies: torch's state dicts alias the live tensors.
             "network": deepcopy(parts.network.state_dict()),
             "objective": deepcopy(parts.objective.state_dict()),
             "alignment": deepcopy(parts.alignment.state_dict()) if parts.alignment is not None else {},
@@ -299,15 +299,14 @@ class Engine:
         restore(self._generator, state["augmentation"])
         self.budget.load_state_dict(state["budget"])
         self._replayed = state["replayed"]
-        self._frequent_step.refresh_halves()
 
 
 def _check_kept(memory: Memory | None, report: InsertReport, allowed: int) -> None:
-    """The bound that was asked for is kept: somebody's own memory may break what it promises, or move its bound."""
+    """Check a third-party memory: the type of its report, and its bound."""
     if not isinstance(report, InsertReport):
         raise ClimbError(f"{type(memory).__name__}.insert gave {type(report).__name__}; it must return an InsertReport")
     if memory is not None and memory.bounded and len(memory) > min(memory.capacity, allowed):
         raise ClimbError(
             f"{len(memory)} images stored, the capacity is {min(memory.capacity, allowed)}: {type(memory).__name__} "
-            "promises to be bounded and is not; climb.memory.check_memory finds where"
+            "declares to be bounded and is not; climb.testing.check_memory finds where"
         )

@@ -1,9 +1,12 @@
-"""How every network is looked through that is not being trained."""
+"""Forward passes without training, also while another thread trains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections import deque
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 import torch
 from torch import nn
@@ -14,9 +17,9 @@ from climb.nets import frozen
 
 @contextmanager
 def inference(network: nn.Module, device: torch.device, precision: Precision) -> Iterator[None]:
-    """Inside, forwards of ``network`` are those of evaluation mode, without gradients, under ``precision``.
+    """Inside, ``network`` is in eval mode, without gradients, under ``precision``.
 
-    A step of an engine embeds by its own forward instead: that one is compiled, and tuned to shapes that keep coming.
+    The engine's step has its own forward instead, which is compiled and tuned to fixed shapes.
 
     >>> network = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
     >>> with inference(network, torch.device("cpu"), "bf16"):
@@ -26,3 +29,69 @@ def inference(network: nn.Module, device: torch.device, precision: Precision) ->
     """
     with frozen(network), numerics(device, precision), autocast(device, precision):
         yield
+
+
+class FairLock:
+    """A lock that threads get in the order in which they ask: no thread waits for two turns of another.
+
+    >>> with FairLock():
+    ...     print("alone")
+    alone
+    """
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._waiting = deque[Lock]()
+        self._held = False
+
+    def __enter__(self) -> None:
+        with self._guard:
+            if not self._held:
+                self._held = True
+                return
+            turn = Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            turn.acquire()
+        except BaseException:  # Ctrl-C
+            with self._guard:
+                granted = turn not in self._waiting
+                if not granted:
+                    self._waiting.remove(turn)
+            if granted:
+                self.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().release()  # still held, by the next
+            else:
+                self._held = False
+
+
+class Snapshot:
+    """The latest copy of a network in eval mode. Copies never change, so any number of threads can use them.
+
+    >>> snapshot, network = Snapshot(), nn.BatchNorm1d(2)
+    >>> copied = snapshot.of(network, 0)
+    >>> copied is snapshot.of(network, 0), copied.training, network.training
+    (True, False, True)
+    >>> copied is snapshot.of(network, 1)
+    False
+    """
+
+    def __init__(self) -> None:
+        self._key: Hashable = None
+        self._copy: nn.Module | None = None
+
+    def of(self, network: nn.Module, step: Hashable) -> nn.Module:
+        """A copy of the network. A new one if ``step`` or the weights differ from those of the last."""
+        # Captured steps change weights without a new version; other changes of weights have no step.
+        tensors = (*network.parameters(), *network.buffers())
+        key = (network, step, tuple((tensor.data_ptr(), tensor._version) for tensor in tensors))
+        if self._copy is None or key != self._key:
+            self._copy = copy.deepcopy(network).eval().requires_grad_(False)
+            self._key = key
+        return self._copy

@@ -1,4 +1,4 @@
-"""Device, arithmetic and engine: chosen once, stated, never silent."""
+"""Choice of device, arithmetic and kind of engine."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import Literal, get_args
 
 import torch
 
+from climb.arguments import shown
 from climb.errors import InputError
-from climb.kernels import missing_for_kernels
-from climb.parallel import current
+from climb.parallel import SINGLE, Group
+from climb.precision import bf16_gain, missing_for_kernels
 
 log = logging.getLogger(__name__)
 
 Precision = Literal["float32", "tf32", "bf16"]
 EngineKind = Literal["eager", "captured", "compiled"]
 
-MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"  # of NVIDIA's MPS, which is not the mps that torch calls Apple's
+WORTHWHILE = 1.3
+"""Gain in speed from which on bf16 is worth its rounding."""
+
+MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"  # of NVIDIA's MPS; torch's "mps" is Apple's
 
 
 def resolve_device(name: str) -> torch.device:
@@ -28,6 +32,8 @@ def resolve_device(name: str) -> torch.device:
     >>> resolve_device("cpu")
     device(type='cpu')
     """
+    if not isinstance(name, str):
+        raise InputError(f"device must be text; given {shown(name)}. Allowed: auto, cpu, cuda, cuda:N, mps")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"  # mps on request only: it is untested
     try:
@@ -39,7 +45,7 @@ def resolve_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device '{name}' was asked for, but torch sees no CUDA device; type --device cpu")
     if device.type == "cuda" and os.environ.get(MPS_SHARE, "100") != "100":
-        log.warning("%s is set: on a part of a card trainings have become NaN. Unset it, or watch the loss.", MPS_SHARE)
+        log.warning("%s is set: runs on a part of a GPU have diverged to NaN. Unset it, or watch the loss.", MPS_SHARE)
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("device 'mps' was asked for, but torch sees none; type --device cpu")
     if device.type not in ("cpu", "cuda", "mps"):
@@ -48,8 +54,11 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_precision(name: str, device: torch.device) -> Precision:
-    """ "auto" is bf16 on a GPU that has it and float32 elsewhere: older GPUs only emulate it, slowly."""
+    """The precision called ``name``; "auto" is bf16 on a GPU that supports it in hardware and on a CPU where it is
+    faster, else float32."""
     if name == "auto":
+        if device.type == "cpu":
+            return "bf16" if bf16_gain() >= WORTHWHILE else "float32"
         if device.type != "cuda":
             return "float32"
         with torch.cuda.device(device):
@@ -61,20 +70,18 @@ def resolve_precision(name: str, device: torch.device) -> Precision:
     return name  # type: ignore[return-value]
 
 
-def resolve_engine(name: str, device: torch.device) -> EngineKind:
-    """ "auto" is compiled on a CUDA device where kernels can be built, else captured; eager on other devices.
-
-    Where the same bits are asked for every time, it is captured: a run that is continued takes its first steps
-    uncompiled, and those round differently. Processes that train one learner together exchange numbers within a step,
-    which is eager therefore.
+def resolve_engine(name: str, device: torch.device, group: Group = SINGLE) -> EngineKind:
+    """The engine called ``name``. "auto" is compiled on a CUDA device that can build kernels, else captured; eager on
+    other devices and for several processes. `choose` compiles on a CPU, too, if that pays.
     """
-    if current().size > 1 and name in ("captured", "compiled"):
+    # Several processes exchange numbers within a step, which a graph cannot hold.
+    if group.size > 1 and name in ("captured", "compiled"):
         raise InputError(f"the {name} engine works in one process; across processes type --engine eager")
     if name == "auto":
-        if device.type != "cuda" or current().size > 1:
+        if device.type != "cuda" or group.size > 1:
             return "eager"
         if torch.are_deterministic_algorithms_enabled():
-            return "captured"
+            return "captured"  # a resumed run takes its first steps uncompiled, which round differently
         if missing := missing_for_kernels():
             log.warning("%s. Steps are captured, not compiled, and take about half as long again.", missing)
             return "captured"
@@ -83,22 +90,22 @@ def resolve_engine(name: str, device: torch.device) -> EngineKind:
         raise InputError(f"unknown engine '{name}'. Allowed: auto, {', '.join(get_args(EngineKind))}")
     if name == "captured" and device.type != "cuda":
         raise InputError(f"the captured engine needs a CUDA device; the device is {device}: type --engine eager")
-    if name == "compiled" and device.type == "cuda" and (missing := missing_for_kernels()):
-        raise InputError(f"the compiled engine cannot build its kernels: {missing}. Or type --engine captured")
+    if name == "compiled" and device.type != "mps" and (missing := missing_for_kernels(device.type)):
+        other = "captured" if device.type == "cuda" else "eager"
+        raise InputError(f"the compiled engine cannot build its kernels: {missing}. Or type --engine {other}")
     return name  # type: ignore[return-value]
 
 
 @contextmanager
 def numerics(device: torch.device, precision: Precision, *, tuned: bool = False) -> Iterator[None]:
-    """Forward and backward under ``precision``; `autocast` goes around the forward alone.
+    """A context for forward and backward under ``precision``; `autocast` is for the forward alone.
 
-    With ``tuned``, cuDNN tries its convolutions on each new shape and keeps the fastest: worth it for shapes that
-    keep coming, and left alone where the same bits are asked for every time.
+    With ``tuned``, cuDNN benchmarks its convolutions on each new shape, unless algorithms must be deterministic.
     """
     if device.type != "cuda":
         yield
         return
-    # torch makes the second attribute at import, where type checkers do not see it.
+    # torch creates the second attribute at import, invisible to type checkers.
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)  # type: ignore[attr-defined]
     before, trials = [switch.fp32_precision for switch in switches], torch.backends.cudnn.benchmark
     if precision != "bf16":
@@ -114,5 +121,5 @@ def numerics(device: torch.device, precision: Precision, *, tuned: bool = False)
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """A forward in bf16 where that is the precision; losses and statistics stay float32."""
+    """A context for a forward in bf16 if that is the precision. Losses and statistics stay float32."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

@@ -1,21 +1,31 @@
-"""The four sockets of a method, filled."""
+"""The parts of a method, and how they are prepared for a device and for several processes."""
 
 from __future__ import annotations
 
+import logging
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from torch import nn
 
 from climb.alignment import Alignment
-from climb.engine.batch import BatchRule
+from climb.engine.batch import BatchRule, MemoryOnly, MixUp, StreamAndReplay
+from climb.errors import InputError
 from climb.memory import Memory
-from climb.nets import Network
+from climb.nets import Network, frozen
 from climb.objectives import Objective
+from climb.parallel import Group, share_statistics
+
+log = logging.getLogger(__name__)
+
+Layout = Literal["contiguous", "channels-last"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """A method is a choice of these and nothing else."""
+    """The network and the parts in the four sockets of a method."""
 
     network: Network
     """The encoder and projector that are trained."""
@@ -30,15 +40,61 @@ class Parts:
 
     @property
     def teacher(self) -> Network | None:
-        """The alignment's reference network, where it has one that can be evaluated in place of the trained one."""
+        """The alignment's reference network, if it can be evaluated in place of the trained one."""
         teacher = self.alignment.teacher if self.alignment is not None else None
         return teacher if isinstance(teacher, Network) else None
 
     def prepare(self, device: torch.device) -> None:
-        """Move all that is trained to the device, in train mode."""
-        for module in (self.network, self.objective, self.alignment):
-            if module is not None:
-                module.to(device)
-                if device.type == "cuda":  # the layout bf16 convolutions are fast in, and `weight_gradients` counts on
-                    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-                module.train()
+        """Move networks and heads to the device, in train mode."""
+        for module in self._modules():
+            module.to(device)
+            module.train()
+        if device.type == "cuda":  # the layout in which bf16 convolutions are fast
+            self.lay_out("channels-last")
+
+    def lay_out(self, layout: Layout, image_size: int | None = None) -> None:
+        """Give the kernels of convolutions a memory layout; images follow. Numbers change in the last bits only.
+
+        Given an ``image_size``, a network that fails with channels last, since it views images as rows, keeps the
+        contiguous layout.
+        """
+        memory_format = torch.channels_last if layout == "channels-last" else torch.contiguous_format
+        for module in self._modules():
+            module.to(memory_format=memory_format)  # type: ignore[call-overload]
+        if layout == "contiguous" or image_size is None:
+            return
+        try:
+            with frozen(self.network):
+                self.network(torch.zeros(1, 3, image_size, image_size, device=next(self.network.parameters()).device))
+        except RuntimeError as error:
+            log.info("the network keeps the contiguous layout: %s", str(error).splitlines()[0])
+            self.lay_out("contiguous")
+
+    def _modules(self) -> list[nn.Module]:
+        return [module for module in (self.network, self.objective, self.alignment) if module is not None]
+
+
+def prepare_across(parts: Parts, group: Group) -> None:
+    """Prepare the parts for processes that share each batch. A single process needs nothing.
+
+    Networks see the rows of one process, so their batch norms exchange statistics. Heads of objectives and alignments
+    see all rows in every process, and stay as they are.
+    """
+    if group.size == 1:
+        return
+    if type(parts.batch).mix not in (BatchRule.mix, MixUp.mix):
+        raise InputError(
+            f"{type(parts.batch).__name__} mixes rows in a way of its own, which processes with a part of the rows "
+            "cannot follow: train it in one process"
+        )
+    for part in (parts.network, parts.objective, parts.alignment):
+        for module in list(part.modules()) if part is not None else []:
+            if isinstance(module, Network):
+                share_statistics(module, group)
+
+
+def fetching(rule: BatchRule, group: Group) -> AbstractContextManager[None]:
+    """A context for calling the rule, in which each process gets only its own share of replayed images if possible."""
+    # Our rules keep a draw whole and in order, so the share of each process is known. Others may shuffle it.
+    ours = type(rule).__call__ in (StreamAndReplay.__call__, MemoryOnly.__call__, MixUp.__call__)
+    return group.own_share_only() if ours and group.size > 1 else nullcontext()

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any
+import logging
+import time
 
 import torch
 from torch import nn
 
-from climb.alignment import EmaTeacher
 from climb.augment import Augment
-from climb.config import LearnerConfig
-from climb.engine import ahead
-from climb.engine.batch import BatchRule, Mixed
+from climb.engine.batch import Mixed
 from climb.engine.compiled import compiled
-from climb.engine.descent import CompiledDescent
-from climb.engine.groups import can_go_by_groups
-from climb.engine.halves import Halves, is_known
-from climb.engine.in_advance import InAdvance
 from climb.engine.numerics import Precision, autocast, numerics
 from climb.engine.parts import Parts
-from climb.engine.second_stream import BESIDE
-from climb.engine.weight_gradients import FEW_ROWS
 from climb.errors import ClimbError
-from climb.nets import Beforehand, Encoded, frozen
-from climb.parallel import Share, current, share_gradients, spread
+from climb.nets import Encoded, frozen
+from climb.parallel import SINGLE, Group, Share, share_gradients, spread
+from climb.settings.config import LearnerConfig
+
+log = logging.getLogger(__name__)
 
 
 class TrainStep:
-    """Holds what a step needs; calling it takes one. Eager, and the truth for anything faster.
+    """Takes one gradient step per call. The eager step is the reference for the captured and the compiled one.
 
-    It takes and returns tensors on the device and waits for nothing, so that a CUDA graph can hold it.
+    It takes and returns tensors on the device and never waits for the device, so that a CUDA graph can hold it.
     """
 
     def __init__(
@@ -45,6 +39,7 @@ class TrainStep:
         device: torch.device,
         tuned: bool = False,
         announced: bool = False,
+        group: Group = SINGLE,
     ) -> None:
         self.parts = parts
         self.augment = augment
@@ -53,7 +48,7 @@ class TrainStep:
         self.precision = precision
         self.device = device
         self._tuned = tuned
-        self.group = current()
+        self.group = group
         self.parameters = trainable(parts)
         self.optimizer = torch.optim.SGD(
             self.parameters.values(),
@@ -63,69 +58,45 @@ class TrainStep:
             fused=device.type == "cuda",
         )
         if device.type == "cuda":
-            # The fused optimiser wants every momentum to exist, also of parts whose first gradient comes late.
-            self._start_momenta()
+            # The fused optimiser needs every momentum buffer, also for parts whose first gradient comes late. Zeros are
+            # equivalent to no buffer.
+            for parameter in self.parameters.values():
+                self.optimizer.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
         self.embedded = torch.cuda.Event(external=True) if announced else None  # type: ignore[no-untyped-call]
-        """Recorded in the middle of each step: what it embeds is there, though its backward is still to come."""
+        """Recorded between forward and backward of each step, when the embeddings are ready."""
         self._views = self._eager_views
         self._losses = self._eager_losses
         self._encode = self._eager_encode
-        self._ask_teacher: Callable[[torch.Tensor], torch.Tensor] | None = None
-        self._descend: Callable[[], None] = self.optimizer.step
-        self._halves: Halves | None = None
-        self._teachers_halves: Halves | None = None
 
     def __call__(
         self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor, targets: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Train once on uint8 images (n, 3, H, W); the two row indices tell stream from replay.
+        """Train once on uint8 images (n, 3, H, W). The two index tensors select stream and replay rows.
 
-        ``targets`` is what the memory stores of the replay rows, (r, d), or an empty tensor where it stores nothing.
+        ``targets`` holds the stored embeddings of the replay rows (r, d), or is empty.
 
         Returns:
-            The objective's scalar loss; the alignment's, before its weight (nan where no row is replayed); float32
-            (s, d) the mean over the two views of each stream row, in the memory's space, from before the step; and
-            float32 (r, d) that of the replay rows, from before or, if so configured, after it.
+            The objective's scalar loss; the alignment's, without its weight (nan without replay rows); embeddings
+            float32 (s, d) of the stream rows, mean over their two views, in the memory's space, from before the step;
+            embeddings float32 (r, d) of the replay rows, from before or (refresh_mode "updated") after the step.
         """
         numbers = self.augment.numbers(images, self.generator)
         drawn = self.parts.batch.draw(len(replay_rows), self.generator)
         views = self._views if self.group.size == 1 else self._own_views
-        return self._train(views(images, numbers, stream_rows, replay_rows, drawn), targets)
-
-    def on_views(
-        self, views: torch.Tensor, said: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Likewise on views (2, n, 3, H, W) at hand, of which the teacher has ``said`` (2, n, d): see `in_advance`."""
-        mixed = Mixed(views=views, stream_rows=stream_rows, replay_rows=replay_rows)
-        return self._train(mixed, said.new_zeros(0), said)
-
-    def _train(
-        self, mixed: Mixed, targets: torch.Tensor, said: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        mixed = views(images, numbers, stream_rows, replay_rows, drawn)
         parts = self.parts
         with numerics(self.device, self.precision, tuned=self._tuned):
-            try:
-                try:
-                    started = said
-                    if said is None and self._ask_teacher is not None:
-                        started = ahead.start(self._ask_teacher, mixed.views)
-                    loss, objective, align, streamed, replayed = self._losses(mixed, targets, started)
-                finally:
-                    ahead.STREAM.wait(mixed.views.device)
-                if self.embedded is not None:
-                    # The device's own stream: the current device of the process may be another one.
-                    self.embedded.record(torch.cuda.current_stream(self.device))
-                self._forget_gradients()
-                loss.backward()  # type: ignore[no-untyped-call]
-            finally:
-                BESIDE.wait(mixed.views.device)  # whatever became of what was started, nothing goes on beside it
+            loss, objective, align, streamed, replayed = self._losses(mixed, targets)
+            if self.embedded is not None:
+                # Explicitly this device's stream: the current device of the process may be another one.
+                self.embedded.record(torch.cuda.current_stream(self.device))
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
             self._share_gradients()
-            self._descend()
+            self.optimizer.step()
         parts.objective.after_step(parts.network)
         if parts.alignment is not None:
             parts.alignment.after_step(parts.network)
-            if self._teachers_halves is not None and parts.alignment.moves_each_step:
-                self._teachers_halves.refresh()
         if len(mixed.replay_rows) > 0 and self.refreshes_after_step:
             replayed = self._replayed_again(mixed)
         return objective.detach(), align.detach(), streamed, replayed
@@ -138,7 +109,7 @@ class TrainStep:
         replay_rows: torch.Tensor,
         drawn: torch.Tensor | None,
     ) -> Mixed:
-        """The views to train on, given all that is random about them."""
+        """The views to train on, from the given random numbers."""
         return self.parts.batch.mix(self.augment.views(images, numbers), stream_rows, replay_rows, drawn=drawn)
 
     def _own_views(
@@ -149,27 +120,16 @@ class TrainStep:
         replay_rows: torch.Tensor,
         drawn: torch.Tensor | None,
     ) -> Mixed:
-        """This process's part of the views that all processes train on together; the rows are those of all."""
+        """This process's part of the views, with the row indices of the whole batch."""
         rule = self.parts.batch
         given = Share(group=self.group, stream_rows=stream_rows, replay_rows=replay_rows)
         views = self.augment.views(images.index_select(0, given.own), self.augment.numbers_of(given.own, numbers))
-        # Which rows there are after mixing is a matter of the whole batch: images of one pixel tell.
+        # The rows after mixing depend on the whole batch; images of one pixel suffice to get them.
         whole = rule.mix(views.new_zeros((2, len(images), 1, 1, 1)), stream_rows, replay_rows, drawn=drawn)
         own = rule.mix(views, given.own_stream, given.own_replay, drawn=drawn)
         share = Share(group=self.group, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows)
         ordered = own.views.index_select(1, torch.cat([own.stream_rows, own.replay_rows]))
         return Mixed(views=ordered, stream_rows=whole.stream_rows, replay_rows=whole.replay_rows, share=share)
-
-    def _forget_gradients(self) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        if isinstance(self._descend, CompiledDescent):
-            self._descend.forget()
-
-    def refresh_halves(self) -> None:
-        """Let others have changed the networks' weights: a compiled step may hold them in bf16."""
-        for halves in (self._halves, self._teachers_halves):
-            if halves is not None:
-                halves.refresh()
 
     def _share_gradients(self) -> None:
         named = self.parameters.items()
@@ -178,17 +138,15 @@ class TrainStep:
         share_gradients(split, whole, self.group)
 
     def _replayed_again(self, mixed: Mixed) -> torch.Tensor:
-        """Float32 (r, d): the replayed views by the network as it is now, mean over the two views."""
+        """float32 (r, d): embeddings of the replayed views by the updated network, mean over the two views."""
         rows = mixed.replay_rows if mixed.share is None else mixed.share.own_replay
         with frozen(self.parts.network):
             flat = self._forward_own(mixed.views.index_select(1, rows).flatten(0, 1))
         again = flat.view(2, len(rows), flat.shape[1])
         return (again if mixed.share is None else mixed.share.of_replay(again)).mean(0)
 
-    def _eager_losses(
-        self, mixed: Mixed, targets: torch.Tensor, started: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, ...]:
-        """The loss to descend; its two parts; the mean over the views of stream and of replay rows, in memory space."""
+    def _eager_losses(self, mixed: Mixed, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The total loss; its two parts; embeddings of stream and of replay rows, mean over views."""
         parts, views = self.parts, mixed.views
         features, embeddings = (
             output.float().view(2, views.shape[1], output.shape[1])
@@ -207,7 +165,6 @@ class TrainStep:
             targets=targets if targets.numel() else None,
             share=mixed.share,
             bf16=self.precision == "bf16",
-            beforehand=self._arrived(started, views, embeddings),
         )
         loss = objective = parts.objective(encoded)
         align = torch.full_like(objective, float("nan"), requires_grad=False)
@@ -220,94 +177,18 @@ class TrainStep:
         return loss, objective, align, streamed, replayed
 
     def _eager_encode(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        network: nn.Module = self.parts.network if self._halves is None else self._halves.network
         with autocast(self.device, self.precision):
-            features, embeddings = network(inputs)
+            features, embeddings = self.parts.network(inputs)
         return features, embeddings
 
-    def _arrived(
-        self, started: torch.Tensor | None, views: torch.Tensor, embeddings: torch.Tensor
-    ) -> Beforehand | None:
-        """What the teacher said of these views, if it was asked; not waited for before somebody needs it."""
-        if started is None or self.parts.teacher is None:
-            return None
-
-        def answer() -> torch.Tensor:
-            said: torch.Tensor = ahead.arrived(started, embeddings.detach())
-            return said
-
-        return Beforehand(network=self.parts.teacher, views=views, answer=answer)
-
-    def _eager_ask(self, views: torch.Tensor) -> torch.Tensor:
-        """(2, n, d): what the teacher says of all views (2, n, 3, H, W)."""
-        teacher: nn.Module | None = self.parts.teacher
-        if self._teachers_halves is not None:
-            teacher = self._teachers_halves.network
-        assert teacher is not None
-        with torch.no_grad(), autocast(self.device, self.precision):
-            _, flat = teacher(views.flatten(0, 1))
-        said: torch.Tensor = flat.view(*views.shape[:2], flat.shape[1])
-        return said
-
     def compiled(self) -> TrainStep:
-        """The same step, with the same parameters, optimiser and generator, by torch.compile.
-
-        A step of few images takes as long as its longest chain of kernels. There, what can be done beside the chain is,
-        and the optimiser, which is in it, is compiled too.
-        """
+        """The same step compiled by torch, with the same parameters, optimiser and generator."""
         twin = copy.copy(self)
-        twin._views = compiled(self._views)
+        if self.device.type == "cuda":  # C++ code for the views is slower than torch's own
+            twin._views = compiled(self._views)
+        twin._losses = compiled(self._losses)
         twin._encode = compiled(self._encode)
-        if not self.is_small or any(map(_is_listened_to, self.parameters.values())):
-            twin._losses = compiled(self._losses)
-            return twin
-        teacher, alignment = self.parts.teacher, self.parts.alignment
-        always = alignment is not None and alignment.asks_of_all and not alignment.needs_replay
-        asked = teacher is not None and always and not self.knows_in_advance
-        if self.precision == "bf16" and self.config.momentum > 0 and is_known(self.parts.network):
-            self._start_momenta()
-            twin._halves = Halves(self.parts.network)
-            if asked and teacher is not None and is_known(teacher):
-                twin._teachers_halves = Halves(teacher)
-        if asked:
-            twin._ask_teacher = compiled(twin._eager_ask, _options_of_few(backward=False))
-        twin._losses = compiled(twin._eager_losses, _options_of_few(backward=True))
-        twin._descend = CompiledDescent(self.optimizer, twin._halves)
         return twin
-
-    def _start_momenta(self) -> None:
-        """Let every parameter have one. Starting from zero is the same as starting from the first gradient."""
-        for parameter in self.parameters.values():
-            self.optimizer.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it trains on so few images that most of a GPU waits for its longest chain of kernels."""
-        return self.parts.batch.rows(self.config) <= FEW_ROWS
-
-    @property
-    def knows_in_advance(self) -> bool:
-        """Whether all views of a mini-batch's small steps, and what the teacher says of them, can be had before them.
-
-        So it is where every step has the same images, and the teacher stands still between them.
-        """
-        alignment, teacher = self.parts.alignment, self.parts.teacher
-        # By their types: somebody's own may do more than it says.
-        stands_still = type(alignment) is EmaTeacher and alignment.asks_of_all and not alignment.moves_each_step
-        same_images = type(self.parts.batch) is BatchRule and self.group.size == 1 and not self.augment.per_batch
-        return self.is_small and stands_still and same_images and teacher is not None and can_go_by_groups(teacher)
-
-    def in_advance(self) -> InAdvance:
-        """What makes the views and asks the teacher, for `on_views`."""
-        assert self.parts.teacher is not None
-        return InAdvance(
-            self.augment,
-            self.parts.teacher,
-            generator=self.generator,
-            precision=self.precision,
-            device=self.device,
-            tuned=self._tuned,
-        )
 
     @property
     def refreshes_after_step(self) -> bool:
@@ -316,22 +197,22 @@ class TrainStep:
         return memory is not None and memory.space is not None and self.config.refresh_mode == "updated"
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Normalised images (n, 3, H, W) to float32 (n, d) in the space that the memory asks for, or the backbone's."""
+        """Normalised images (n, 3, H, W) to float32 (n, d) in the memory's space, by default the backbone's."""
         return spread(self._forward_own, inputs, self.group)
 
     def _forward_own(self, inputs: torch.Tensor) -> torch.Tensor:
         with numerics(self.device, self.precision, tuned=self._tuned):
             features, embeddings = self._encode(inputs)
-        memory = self.parts.memory  # one that names no space and embeds by itself (SCALE's) wants features
+        memory = self.parts.memory  # SCALE's memory has no space, embeds by itself and takes features
         return (embeddings if memory is not None and memory.space == "projector" else features).float()
 
     def _in_memory_space(self, features: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
-        """What a step embeds for the memory; where no memory asks, the embeddings, whose health is looked at."""
+        """Embeddings in the memory's space; without a memory the projector's, for the health check."""
         memory = self.parts.memory
         return features if memory is not None and memory.space == "backbone" else embeddings
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Momentum by parameter name, for the parameters that have one yet."""
+        """Momentum by parameter name, for parameters that have one."""
         buffers = {name: self.optimizer.state[p].get("momentum_buffer") for name, p in self.parameters.items()}
         return {name: buffer.clone() for name, buffer in buffers.items() if buffer is not None}
 
@@ -339,26 +220,40 @@ class TrainStep:
         """Continue with the saved momentum."""
         for name, parameter in self.parameters.items():
             held = self.optimizer.state[parameter]
-            if held.get("momentum_buffer") is not None:  # in place: a captured step knows its address
+            if held.get("momentum_buffer") is not None:  # in place: captured steps hold its address
                 held["momentum_buffer"].copy_(state.get(name, torch.zeros(())))
             elif name in state:
                 # empty_like keeps the parameter's memory format.
                 held["momentum_buffer"] = torch.empty_like(parameter).copy_(state[name])
 
 
-def _is_listened_to(parameter: nn.Parameter) -> bool:
-    """Whether somebody has a hook on its gradient, who would look at it before it is there."""
-    return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
+class CompiledIfFull:
+    """The compiled step for batches of full size, the eager step for the others: those before replay, and the last.
 
+    Batches that are rare are not worth compiling. The sizes alone decide, so a resumed run takes the same steps.
+    """
 
-def _options_of_few(*, backward: bool) -> Mapping[str, Any]:
-    from climb.engine import norm_pass, weight_gradient_pass
+    def __init__(self, step: TrainStep) -> None:
+        self._eager, self._compiled = step, step.compiled()
+        self._has_run = False
 
-    return {**norm_pass.OPTIONS, **(weight_gradient_pass.OPTIONS if backward else {"combo_kernels": True})}
+    def __call__(
+        self, images: torch.Tensor, stream_rows: torch.Tensor, replay_rows: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """The step's results."""
+        rule = self._eager.parts.batch
+        if rule.trained(len(images), len(replay_rows)) < rule.rows(self._eager.config):
+            return self._eager(images, stream_rows, replay_rows, targets)
+        began = time.perf_counter()
+        results = self._compiled(images, stream_rows, replay_rows, targets)
+        if not self._has_run:
+            self._has_run = True
+            log.info("the first compiled step took %.0f s", time.perf_counter() - began)
+        return results
 
 
 def trainable(parts: Parts) -> dict[str, nn.Parameter]:
-    """Every parameter with a gradient, by name. One that two parts share would be stepped twice, so it is refused."""
+    """Trainable parameters by name. A parameter of two parts would be stepped twice, and is refused."""
     named: dict[str, nn.Parameter] = {}
     seen: set[int] = set()
     for room, module in (("network", parts.network), ("objective", parts.objective), ("alignment", parts.alignment)):

@@ -1,15 +1,14 @@
-"""How good are the features of a frozen encoder?
+"""Evaluation of the features of a frozen encoder.
 
-`extract_features` turns images into features; the probes (`fit_linear_probe`, `knn_accuracy`,
-`weighted_knn_accuracy`, `ridge_accuracy`) turn features and labels into accuracies in percent; `evaluate` gives one
-row of the accuracy matrix of a stream of tasks, and `summarize` the numbers of a table from the whole matrix. Nothing
-here touches the encoder's state or the global random generators, so evaluating more often cannot change training.
+`extract_features` encodes images. The probes (`fit_linear_probe`, `knn_accuracy`, `weighted_knn_accuracy`,
+`ridge_accuracy`) turn features and labels into accuracies in percent. `evaluate` returns one row of the accuracy matrix
+of a stream of tasks, and `summarize` turns the matrix into the metrics of a table. Evaluation changes neither the
+encoder nor the global random generators, so its frequency cannot affect training.
 """
 
 from __future__ import annotations
 
 from climb.evaluation.features import extract_features
-from climb.evaluation.knn import knn_accuracy, weighted_knn_accuracy
 from climb.evaluation.linear import LinearProbe, LinearProbeConfig, fit_linear_probe
 from climb.evaluation.metrics import (
     continual_accuracy,
@@ -20,7 +19,7 @@ from climb.evaluation.metrics import (
     summarize,
 )
 from climb.evaluation.protocol import Experience, Labelled, Row, evaluate
-from climb.evaluation.ridge import ridge_accuracy
+from climb.evaluation.simple_probes import knn_accuracy, ridge_accuracy, weighted_knn_accuracy
 
 __all__ = [
     "Experience",

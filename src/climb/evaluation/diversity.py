@@ -1,97 +1,93 @@
-"""How varied and how well ordered are the stored images? The measures of the paper's appendix on memory diversity.
+"""Diversity of stored images: the measures of the paper's appendix on memory diversity, and k-means.
 
-All look at embeddings through their cosine. The paper names the Vendi score and the uniformity exactly; of the clusters
-it says k-means with as many clusters as classes, on 2121 of 2500 embeddings, ten times. Its printed ratio times its
-printed intra distance is 1.00 for all four memories, which is what the cosine distance between well-spread centres
-gives, so cosine distances are used here: of images to the mean of their cluster, and between those means.
+All measures use cosines of embeddings. The paper defines the Vendi score and the uniformity. For the cluster measures
+it gives k-means with as many clusters as classes, on 2121 of 2500 embeddings, ten times, but no distance. Its printed
+ratio times its printed intra distance is 1.00 for all four memories. Cosine distances between well-spread centres give
+this value, so we use cosine distances: of images to the mean of their cluster, and between these means.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from climb.errors import InputError
-from climb.evaluation.kmeans import k_means
 from climb.precision import widest
 from climb.seeds import torch_generator
 
 SUBSAMPLE = 2121 / 2500
-"""Share of the capacity that the cluster measures look at: they depend on how many points there are."""
+"""Share of the capacity in each subsample. Cluster measures depend on the number of points."""
 DRAWS = 10
-"""Subsamples of a memory that holds more."""
+"""Number of subsamples, if the memory is larger than one."""
 TEMPERATURE = 2.0
 """t of the uniformity."""
 ROWS_AT_ONCE = 2048
-"""Rows of the matrix of all pairs held at a time."""
+"""Rows of the matrix of all pairs that are computed at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diversity:
-    """What a memory holds, in numbers. None where there are too few images to say."""
+    """Diversity measures of a memory. None: too few images."""
 
     images: int
     vendi_score: float
-    """Effective number of different images, 1 to ``images``."""
+    """Effective number of different images, from 1 to ``images``."""
     uniformity: float | None
-    """Log of the mean Gaussian potential of all pairs; lower is more even."""
+    """Log of the mean Gaussian potential of all pairs; lower is more uniform."""
     intra_distance: float | None
     """Mean cosine distance of an image to the mean of its cluster."""
     intra_distance_std: float | None
-    """Over the subsamples; None if all images were taken once."""
+    """Standard deviation over subsamples; None if all images were used at once."""
     inter_intra_ratio: float | None
-    """Mean cosine distance between the clusters' means, over ``intra_distance``."""
+    """Mean cosine distance between the means of clusters, divided by ``intra_distance``."""
     inter_intra_ratio_std: float | None
     clusters: int
     subsample: int
-    """Images that the cluster measures look at, each time."""
+    """Images in each subsample."""
 
 
 def measure_diversity(embeddings: Tensor, *, clusters: int, subsample: int, seed: int) -> Diversity:
-    """Every measure of embeddings (n, d), on their device.
+    """Compute all measures of embeddings (n, d), on their device.
 
     Args:
-        embeddings: one row per stored image, of any length but zero.
-        clusters: k of k-means, the number of classes; fewer where there are fewer images.
-        subsample: images clustered; a memory with more has `DRAWS` random subsamples of this size clustered.
-        seed: of the subsamples and of k-means.
+        embeddings: one non-zero row per stored image.
+        clusters: k of k-means, the number of classes; at most the number of images.
+        subsample: images per clustering. With more images, `DRAWS` random subsamples of this size are clustered.
+        seed: seed of the subsamples and of k-means.
 
-    >>> corners = torch.eye(4)
-    >>> found = measure_diversity(corners, clusters=2, subsample=4, seed=0)
-    >>> round(found.vendi_score, 3), found.uniformity
+    >>> diversity = measure_diversity(torch.eye(4), clusters=2, subsample=4, seed=0)
+    >>> round(diversity.vendi_score, 3), diversity.uniformity
     (4.0, -4.0)
     """
     units = unit_rows(embeddings)
     count = len(units)
     if subsample < 2 or clusters < 2:
-        raise InputError(f"subsample and clusters must be at least 2; given {subsample} and {clusters}")
+        raise InputError(f"subsample is {subsample} and clusters is {clusters}; both must be at least 2")
     size = min(count, subsample)
     k = min(clusters, size)
-    intra: list[float] = []
-    ratio: list[float] = []
-    if k >= 2:
-        generator = torch_generator(seed, "diversity")
-        draws = [torch.randperm(count, generator=generator)[:size] for _ in range(DRAWS if count > size else 1)]
-        rows = torch.stack(draws).to(units.device)
-        intra, ratio = cluster_distances(units[rows].float(), k, generator=generator)
+    generator = torch_generator(seed, "diversity")
+    draws = [torch.randperm(count, generator=generator)[:size] for _ in range(DRAWS if count > size else 1)]
+    points = units[torch.stack(draws).to(units.device)].float()
+    intra, ratio = cluster_distances(points, k, generator=generator) if k > 1 else ([], [])
     return Diversity(
         images=count,
         vendi_score=vendi_score(units),
         uniformity=uniformity(units) if count > 1 else None,
-        intra_distance=_mean(intra),
-        intra_distance_std=_std(intra),
-        inter_intra_ratio=_mean(ratio),
-        inter_intra_ratio_std=_std(ratio),
+        intra_distance=statistics.fmean(intra) if intra else None,
+        intra_distance_std=statistics.stdev(intra) if len(intra) > 1 else None,
+        inter_intra_ratio=statistics.fmean(ratio) if ratio else None,
+        inter_intra_ratio_std=statistics.stdev(ratio) if len(ratio) > 1 else None,
         clusters=k,
         subsample=size,
     )
 
 
 def unit_rows(embeddings: Tensor) -> Tensor:
-    """Rows (n, d) scaled to length one, in double precision where the device has it."""
+    """Rows (n, d) scaled to unit length, in float64 if the device supports it."""
     if embeddings.ndim != 2 or len(embeddings) == 0:
         raise InputError(f"embeddings must be (n, d) with n at least 1, not {tuple(embeddings.shape)}")
     exact = embeddings.detach().to(widest(embeddings.device))
@@ -105,7 +101,7 @@ def vendi_score(units: Tensor) -> float:
     (3.0, 1.0)
     """
     count, width = units.shape
-    # U U^T and U^T U share their eigenvalues above zero: the smaller one is enough.
+    # U U^T and U^T U have the same eigenvalues above zero, so use the smaller matrix.
     kernel = units @ units.T if count <= width else units.T @ units
     values = torch.linalg.eigvalsh(kernel.cpu() / count)
     values = values[values > 0]
@@ -119,31 +115,94 @@ def uniformity(units: Tensor) -> float:
     for start in range(0, count, ROWS_AT_ONCE):
         rows = units[start : start + ROWS_AT_ONCE]
         potential = torch.exp(-TEMPERATURE * (2 - 2 * rows @ units.T))
-        potential.diagonal(start).zero_()  # a row and itself are no pair
+        potential.diagonal(start).zero_()  # a row is not paired with itself
         total += float(potential.sum())
     return math.log(total / (count * (count - 1)))
 
 
 def cluster_distances(points: Tensor, k: int, *, generator: torch.Generator) -> tuple[list[float], list[float]]:
-    """For each of r samples of unit rows (r, m, d): the intra distance, and inter over intra; see `Diversity`.
+    """The intra distances and inter/intra ratios of r samples of unit rows (r, m, d); see `Diversity`.
 
-    Empty where no ratio exists: every image a cluster of its own, or a single place.
+    Samples without a ratio are left out: each image is its own cluster, or all images are equal.
     """
-    found = k_means(points, k, generator=generator)
-    means = torch.nn.functional.normalize(found.centres, dim=2)
-    own = means.gather(1, found.labels.unsqueeze(2).expand(-1, -1, means.shape[2]))
+    clusters = k_means(points, k, generator=generator)
+    means = torch.nn.functional.normalize(clusters.centres, dim=2)
+    own = means.gather(1, clusters.labels.unsqueeze(2).expand(-1, -1, means.shape[2]))
     intra = 1 - (points * own).sum(2).mean(1)
-    held = (found.sizes > 0).to(points)
-    pairs = held.unsqueeze(2) * held.unsqueeze(1)
+    filled = (clusters.sizes > 0).to(points)
+    pairs = filled.unsqueeze(2) * filled.unsqueeze(1)
     pairs.diagonal(dim1=1, dim2=2).zero_()
     inter = ((1 - means @ means.transpose(1, 2)) * pairs).sum((1, 2)) / pairs.sum((1, 2)).clamp(min=1)
-    kept = intra > 1e-6  # rounding leaves less than this of a distance of zero
+    kept = intra > 1e-6  # a distance of zero is smaller than this after rounding
     return intra[kept].tolist(), (inter[kept] / intra[kept]).tolist()
 
 
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+MOST_ITERATIONS = 300
 
 
-def _std(values: list[float]) -> float | None:
-    return float(torch.tensor(values, dtype=torch.float64).std()) if len(values) > 1 else None
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """r clusterings of m points each."""
+
+    centres: Tensor
+    """(r, k, d): the mean of each cluster."""
+    labels: Tensor
+    """int64 (r, m): the cluster of each point."""
+    sizes: Tensor
+    """(r, k): points in each cluster; 0 if duplicates left it empty."""
+
+
+def k_means(points: Tensor, k: int, *, generator: torch.Generator) -> Clusters:
+    """Lloyd's algorithm from k-means++ starts until convergence, on each of r samples ``points`` (r, m, d).
+
+    ``generator`` is a CPU generator, so that all devices start from the same points.
+
+    >>> line = torch.tensor([[[0.0], [0.1], [5.0], [5.2]]])
+    >>> k_means(line, 2, generator=torch.Generator().manual_seed(0)).centres.flatten().sort().values
+    tensor([0.0500, 5.1000])
+    """
+    if points.ndim != 3 or not 1 <= k <= points.shape[1]:
+        raise InputError(f"k-means needs points (r, m, d) and 1 <= k <= m, not {tuple(points.shape)} and k = {k}")
+    return refine(points, spread_start(points, k, generator=generator))
+
+
+def spread_start(points: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    """k-means++ (Arthur and Vassilvitskii, 2007): draw points (r, k, d) as start of the centres.
+
+    The probability of a point is proportional to its squared distance to the nearest point drawn before.
+    """
+    samples, count, _ = points.shape
+    # The maximum of weight / exponential noise is a draw proportional to weight. A cumulative sum is not deterministic
+    # on a GPU.
+    noise = torch.empty(k, samples, count).exponential_(generator=generator).to(points)
+    every = torch.arange(samples, device=points.device)
+    lengths = points.square().sum(2)
+    weights = torch.ones_like(noise[0])
+    nearest = torch.full_like(weights, torch.inf)
+    drawn = []
+    for step in noise:
+        choice = points[every, (weights / step).argmax(1)]
+        drawn.append(choice)
+        gaps = lengths - 2 * (points @ choice.unsqueeze(2)).squeeze(2) + choice.square().sum(1, keepdim=True)
+        nearest = torch.minimum(nearest, gaps.clamp(min=0))
+        weights = nearest + torch.finfo(points.dtype).tiny  # if only duplicates are left, draw any of them
+    return torch.stack(drawn, dim=1)
+
+
+def refine(points: Tensor, centres: Tensor) -> Clusters:
+    """Lloyd's algorithm from the given centres (r, k, d). The centre of an empty cluster does not move."""
+    numbers = torch.arange(centres.shape[1], device=points.device)
+    labels = torch.full(points.shape[:2], -1, device=points.device)
+    for _ in range(MOST_ITERATIONS):
+        # |p|^2 is the same for all centres.
+        gaps = centres.square().sum(2).unsqueeze(1) - 2 * points @ centres.transpose(1, 2)
+        nearest = gaps.argmin(2)
+        members = (nearest.unsqueeze(2) == numbers).to(points)
+        sizes = members.sum(1)
+        if bool((nearest == labels).all()):
+            break
+        labels = nearest
+        # A matrix product, not a scatter: deterministic on a GPU.
+        means = members.transpose(1, 2) @ points / sizes.clamp(min=1).unsqueeze(2)
+        centres = torch.where(sizes.unsqueeze(2) > 0, means, centres)
+    return Clusters(centres=centres, labels=labels, sizes=sizes)

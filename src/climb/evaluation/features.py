@@ -1,19 +1,19 @@
-"""Images in, the features of a frozen encoder out."""
+"""Features of a frozen encoder, and the checks that all probes make of features and labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from climb.engine import Precision
 from climb.engine.inference import inference
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 
 
 def batch_size(image_size: int) -> int:
-    """Images of ``image_size`` pixels that go through an encoder together: about as much memory at any size.
+    """Number of images of ``image_size`` pixels to encode at a time, for about the same memory at any size.
 
     >>> batch_size(32), batch_size(224)
     (1024, 167)
@@ -23,19 +23,25 @@ def batch_size(image_size: int) -> int:
 
 def extract_features(
     encoder: nn.Module,
-    images: torch.Tensor,
-    prepare: Callable[[torch.Tensor], torch.Tensor],
+    images: Tensor,
+    prepare: Callable[[Tensor], Tensor],
     *,
     batch_size: int = 1024,
     device: torch.device | str,
     precision: Precision = "float32",
-) -> torch.Tensor:
-    """The encoder's features of un-augmented images: float32 (n, f) on ``device``, without gradient.
+) -> Tensor:
+    """The encoder's features of images without augmentation: float32 (n, f) on ``device``, without gradient.
 
-    ``images`` are uint8 (n, 3, H, W), anywhere, memory-mapped ones included: they travel one batch at a time.
-    ``prepare`` turns a uint8 batch into what the encoder takes (normalised floats). The encoder, which must be
-    on ``device``, comes back as it was: modes, parameters and running statistics. Features are not normalised;
-    the probes do that.
+    Parameters, running statistics and training modes of the encoder do not change. Features are not normalised; the
+    probes normalise them.
+
+    Args:
+        encoder: a module on ``device``.
+        images: uint8 (n, 3, H, W) on any device, also memory-mapped. They are moved batch by batch.
+        prepare: converts a uint8 batch to the encoder's input, normalised floats.
+        batch_size: images encoded at a time.
+        device: where features are computed.
+        precision: of the forward passes.
 
     >>> encoder = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
     >>> images = torch.full((5, 3, 4, 4), 51, dtype=torch.uint8)
@@ -45,21 +51,64 @@ def extract_features(
     if images.ndim != 4 or images.shape[1] != 3 or images.dtype != torch.uint8:
         raise InputError(f"images must be uint8 (n, 3, H, W), not {images.dtype} {tuple(images.shape)}.")
     if len(images) == 0:
-        raise InputError("no images to extract features from; give at least one.")
+        raise InputError("there are no images; at least one is needed to extract features.")
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
     device = torch.device(device)
-    features: torch.Tensor | None = None
+    features: Tensor | None = None
     with inference(encoder, device, precision):
         for start in range(0, len(images), batch_size):
             batch = images[start : start + batch_size].to(device)
             rows = encoder(prepare(batch))
             if rows.ndim != 2 or len(rows) != len(batch):
-                raise InputError(
-                    f"the encoder must give (n, f) features; for {len(batch)} images it gave {tuple(rows.shape)}."
-                )
+                returned = f"for {len(batch)} images it returned {tuple(rows.shape)}"
+                raise InputError(f"the encoder must return features (n, f); {returned}.")
             if features is None:
                 features = torch.empty(len(images), rows.shape[1], dtype=torch.float32, device=device)
             features[start : start + len(batch)] = rows
     assert features is not None
     return features
+
+
+def check_labelled(name: str, features: Tensor, labels: Tensor) -> None:
+    """Reject features (n, f) and labels (n,) that no probe can use. ``name`` identifies them in messages.
+
+    >>> check_labelled("test", torch.zeros(3, 8), torch.zeros(2, dtype=torch.int64))
+    Traceback (most recent call last):
+    climb.errors.InputError: test: 3 rows of features but 2 labels; give one label per row.
+    """
+    if features.ndim != 2 or features.shape[1] == 0 or not features.is_floating_point():
+        shape = tuple(features.shape)
+        raise InputError(f"{name}: features must be floating point (n, f), not {features.dtype} {shape}.")
+    if labels.ndim != 1 or labels.dtype != torch.int64:
+        raise InputError(f"{name}: labels must be int64 (n,), not {labels.dtype} {tuple(labels.shape)}.")
+    if len(features) != len(labels):
+        raise InputError(f"{name}: {len(features)} rows of features but {len(labels)} labels; give one label per row.")
+    if len(features) == 0:
+        raise InputError(f"{name}: no rows; a probe needs at least one.")
+    if features.device != labels.device:
+        place = str(features.device)
+        raise InputError(f"{name}: features are on {place} but labels on {labels.device}; type labels.to({place!r}).")
+    if not bool(torch.isfinite(features).all()):
+        broken = int((~torch.isfinite(features).all(dim=1)).sum())
+        diverged = f"{name}: {broken} of {len(features)} rows of features are not finite. The encoder has diverged"
+        raise ClimbError(f"{diverged}: lower the learning rate, or evaluate an earlier checkpoint.")
+
+
+def check_label_range(name: str, labels: Tensor, classes: int) -> None:
+    """Reject labels (n,) outside 0 .. classes - 1."""
+    low, high = (int(bound) for bound in torch.aminmax(labels))
+    if low < 0 or high >= classes:
+        allowed = f"with {classes} classes, 0 to {classes - 1} is allowed"
+        raise InputError(f"{name}: labels run from {low} to {high}; {allowed}.")
+
+
+def check_pair(train: Tensor, train_labels: Tensor, test: Tensor, test_labels: Tensor, *, name: str = "test") -> None:
+    """Reject training features (n, f) and other features (m, f), called ``name``, that do not match each other."""
+    check_labelled("train", train, train_labels)
+    check_labelled(name, test, test_labels)
+    check_label_range("train", train_labels, int(train_labels.max()) + 1)
+    if train.shape[1] != test.shape[1]:
+        raise InputError(f"train features have {train.shape[1]} columns but {name} features {test.shape[1]}.")
+    if train.device != test.device:
+        raise InputError(f"train features are on {train.device} but {name} features on {test.device}; move one of them")

@@ -1,7 +1,7 @@
-"""The probe's epoch with its small operations fused: four kernels a step in place of fifteen, on CUDA devices.
+"""The epoch of the linear probe with fused Triton kernels: four kernels per step in place of fifteen, on CUDA devices.
 
-A step of the probe is over in microseconds, so kernels cost what their launches cost. The two matrix products stay
-cuBLAS's; between them, and after them, is one Triton kernel each.
+A step takes microseconds, so its cost is the number of launches. cuBLAS computes the two matrix products; one Triton
+kernel runs between them and one after them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import triton.language as tl
 from climb.evaluation.probe_epoch import BETA_1, BETA_2, ProbeEpoch
 
 BLOCK = 1024
-"""Weights that one program of the update moves."""
+"""Weights that one program of the update handles."""
 TILE = 8192
-"""Errors that are summed at a time, for the biases."""
+"""Errors that one program sums at a time for the biases."""
 
 
 @triton.jit
 def errors_kernel(logits, bias, labels, errors, rows, classes, BLOCK: tl.constexpr):
-    """errors[row] = (softmax(logits[row] + bias) - one-hot of labels[row]) / rows; one program a row."""
+    """errors[row] = (softmax(logits[row] + bias) - one-hot of labels[row]) / rows; one program per row."""
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     inside = column < classes
@@ -38,7 +38,7 @@ def adam_kernel(
     step, weights, classes, rows, keep_first, keep_second,
     BLOCK: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
-    """Adam for all weights, a block a program; the last program sums the errors over rows and moves the biases."""
+    """Adam for all weights, one block per program. The last program sums errors over rows and updates the biases."""
     program = tl.program_id(0)
     slope, offset = tl.load(slopes + step), tl.load(offsets + step)
     if program < tl.num_programs(0) - 1:
@@ -46,7 +46,7 @@ def adam_kernel(
         inside = place < weights
         slant = tl.load(gradient + place, mask=inside, other=0.0)
         move(parameters, first, second, place, inside, slant, slope, offset, keep_first, keep_second)
-    else:  # names of its own: Triton wants a name to have one type in both branches
+    else:  # different names: in Triton a name has one type in both branches
         column = tl.arange(0, CLASSES)
         known = column < classes
         total = tl.zeros((CLASSES,), tl.float32)
@@ -59,7 +59,7 @@ def adam_kernel(
 
 @triton.jit
 def move(parameters, first, second, place, inside, slant, slope, offset, keep_first, keep_second):
-    """One step of Adam for the parameters at ``place``: see `ProbeEpoch._adam_scales` for slope and offset."""
+    """One step of Adam for the parameters at ``place``. `ProbeEpoch._adam_scales` defines slope and offset."""
     mean = tl.load(first + place, mask=inside, other=0.0)
     mean += (slant - mean) * (1 - keep_first)
     square = tl.load(second + place, mask=inside, other=0.0) * keep_second + slant * slant * (1 - keep_second)
@@ -70,7 +70,7 @@ def move(parameters, first, second, place, inside, slant, slope, offset, keep_fi
 
 
 class FusedEpoch(ProbeEpoch):
-    """`ProbeEpoch` by two kernels of its own and two matrix products a step."""
+    """`ProbeEpoch` with two Triton kernels and two matrix products per step."""
 
     def _backward(self, rows: torch.Tensor, labels: torch.Tensor) -> None:
         torch.mm(rows, self.weight.T, out=self._logits)

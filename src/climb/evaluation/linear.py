@@ -1,4 +1,4 @@
-"""The linear probe: the accuracy of one linear layer on the frozen, L2-normalised features."""
+"""The linear probe: a linear classifier on frozen, L2-normalised features."""
 
 from __future__ import annotations
 
@@ -10,38 +10,36 @@ import torch
 import torch.nn.functional as F
 
 from climb.errors import InputError
-from climb.evaluation.captured_epoch import captured_epoch
-from climb.evaluation.inputs import check_label_range, check_labelled
-from climb.evaluation.probe_epoch import ProbeEpoch
-from climb.kernels import missing_for_kernels
-from climb.precision import full_float32
+from climb.evaluation.features import check_label_range, check_labelled, check_pair
+from climb.evaluation.probe_epoch import ProbeEpoch, captured_epoch
+from climb.precision import full_float32, missing_for_kernels
 from climb.seeds import torch_generator
 
 log = logging.getLogger(__name__)
 
 FUSED_CLASSES = 1024
-"""The most classes of a fused epoch, whose kernels hold a row of logits at once. With more, launches do not matter."""
+"""Most classes of the fused epoch, whose kernels hold a row of logits. With more classes, launches are cheap anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearProbeConfig:
-    """How the linear probe is trained. The defaults are the protocol of the CLIMB paper's tables."""
+    """Training of the linear probe. The defaults are the protocol of the CLIMB paper's tables."""
 
     lr: float = 0.05
-    """Adam's first learning rate."""
+    """Initial learning rate of Adam."""
     batch_size: int = 256
-    """Rows per step. A last incomplete batch is dropped; a training set smaller than this is one batch."""
+    """Rows per step. The last incomplete batch is dropped; a smaller training set is one batch."""
     epochs: int = 100
-    """The most epochs trained."""
+    """Most epochs."""
     patience: int = 5
-    """Epochs without a better validation accuracy before the learning rate falls."""
+    """Epochs without a better validation accuracy before the learning rate is reduced."""
     lr_factor: float = 3.0
-    """What the learning rate is divided by when it falls."""
+    """Divisor of each reduction of the learning rate."""
     min_lr: float = 1e-4
-    """Training stops once the learning rate is below this."""
+    """Training stops when the learning rate is below this."""
 
     def __post_init__(self) -> None:
-        """Refuse values no probe can be trained with."""
+        """Reject values that no probe can be trained with."""
         for name in ("batch_size", "epochs", "patience"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1.")
@@ -49,12 +47,12 @@ class LinearProbeConfig:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be above 0.")
         if not self.lr_factor > 1:
-            raise InputError(f"lr_factor is {self.lr_factor}; it must be above 1, or the rate never falls.")
+            raise InputError(f"lr_factor is {self.lr_factor}; it must be above 1, so that the learning rate decreases.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearProbe:
-    """A trained linear classifier. It normalises the features itself, so give it them as the encoder made them."""
+    """A trained linear classifier. It normalises features itself: pass those of the encoder."""
 
     weight: torch.Tensor
     """float32 (classes, f)."""
@@ -69,11 +67,13 @@ class LinearProbe:
             return F.linear(F.normalize(features.float()), self.weight, self.bias).argmax(dim=1)
 
     def accuracy(self, features: torch.Tensor, labels: torch.Tensor) -> float:
-        """Percent of the rows of features (n, f) whose predicted label is that of labels (n,)."""
+        """Percent of rows of features (n, f) with the correct label (n,)."""
         check_labelled("accuracy", features, labels)
         return 100.0 * int((self.predict(features) == labels).sum()) / len(labels)
 
 
+@torch.no_grad()
+@full_float32()
 def fit_linear_probe(
     train: torch.Tensor,
     train_labels: torch.Tensor,
@@ -84,16 +84,14 @@ def fit_linear_probe(
     config: LinearProbeConfig | None = None,
     seed: int,
 ) -> LinearProbe:
-    """Train a linear probe on features (n, f) and keep the weights that did best on validation features (m, f).
+    """Train a linear probe on features (n, f); keep the weights with the best accuracy on validation features (m, f).
 
-    After every epoch: a strictly better validation accuracy is stored and restores the patience; otherwise the
-    patience falls by one, and at zero the learning rate is divided, the best weights are reloaded (Adam keeps its
-    moments) and the patience is restored. Training ends when the learning rate is below its minimum or the epochs
-    are spent.
+    After each epoch, a strictly better validation accuracy is stored and resets the patience. Otherwise the patience
+    decreases by one. At zero, the learning rate is divided, the best weights are reloaded (Adam keeps its moments), and
+    the patience is reset. Training ends when the learning rate is below its minimum or after the last epoch.
 
-    Without validation rows (m = 0: tasks too small to hold one out) the training rows take their part: the best
-    weights are then those that fit best, which is all the data can say. Random numbers come from a generator
-    private to the probe: the global ones are not touched.
+    Without validation rows (m = 0: tasks too small for a split), the training rows are the validation rows. The probe
+    has its own random generator.
 
     >>> features = torch.tensor([[1.0, 0.1], [1.0, -0.1], [-1.0, 0.1], [-1.0, -0.1]])
     >>> labels = torch.tensor([0, 0, 1, 1])
@@ -103,41 +101,12 @@ def fit_linear_probe(
     config = config or LinearProbeConfig()
     if len(validation) == 0:
         validation, validation_labels = train, train_labels
-    for name, features, labels in (
-        ("train", train, train_labels),
-        ("validation", validation, validation_labels),
-    ):
-        check_labelled(name, features, labels)
-        check_label_range(name, labels, classes)
-    if train.shape[1] != validation.shape[1] or train.device != validation.device:
-        raise InputError(
-            f"train features are {train.shape[1]} wide on {train.device}, validation features "
-            f"{validation.shape[1]} wide on {validation.device}; both must agree."
-        )
-    with torch.no_grad(), full_float32():
-        return _descend(
-            F.normalize(train.float()),
-            train_labels,
-            F.normalize(validation.float()),
-            validation_labels,
-            classes=classes,
-            config=config,
-            generator=torch_generator(seed, "probe", train.device),
-        )
-
-
-def _descend(
-    train: torch.Tensor,
-    train_labels: torch.Tensor,
-    validation: torch.Tensor,
-    validation_labels: torch.Tensor,
-    *,
-    classes: int,
-    config: LinearProbeConfig,
-    generator: torch.Generator,
-) -> LinearProbe:
-    """The schedule, on normalised features. The one host sync of an epoch is the count of right answers."""
-    lr, patience, most_right = config.lr, config.patience, -1
+    check_pair(train, train_labels, validation, validation_labels, name="validation")
+    check_label_range("train", train_labels, classes)
+    check_label_range("validation", validation_labels, classes)
+    train, validation = F.normalize(train.float()), F.normalize(validation.float())
+    generator = torch_generator(seed, "probe", train.device)
+    lr, patience, best_correct = config.lr, config.patience, -1
     epoch = _kind_of_epoch(train.device, classes)(train, train_labels, classes=classes, batch_size=config.batch_size)
     epoch.lr.fill_(lr)
     run = captured_epoch(epoch.run, train.device)
@@ -147,13 +116,13 @@ def _descend(
         shuffled = torch.randperm(len(train), generator=generator, device=train.device)
         epoch.order.copy_(shuffled[: len(epoch.order)])
         run()
-        answers = F.linear(validation, epoch.weight, epoch.bias).argmax(dim=1)
-        right = int((answers == validation_labels).sum())
-        if right > most_right:
-            most_right, patience = right, config.patience
+        predicted = F.linear(validation, epoch.weight, epoch.bias).argmax(dim=1)
+        correct = int((predicted == validation_labels).sum())  # the only host sync of an epoch
+        if correct > best_correct:
+            best_correct, patience = correct, config.patience
             best.copy_(epoch.parameters)
-            if right == len(validation):
-                break  # Nothing is strictly better than all right: the stored weights are final.
+            if correct == len(validation):
+                break  # no accuracy is strictly better
             continue
         patience -= 1
         if patience == 0:
@@ -162,13 +131,13 @@ def _descend(
                 break
             epoch.lr.fill_(lr)
             epoch.parameters.copy_(best)
-    # The result owns its memory, apart from the buffers of the training.
+    # Cloned, so that the probe does not keep the buffers of the training alive.
     epoch.parameters.copy_(best)
     return LinearProbe(weight=epoch.weight.clone(), bias=epoch.bias.clone())
 
 
 def _kind_of_epoch(device: torch.device, classes: int) -> type[ProbeEpoch]:
-    """The fastest way through an epoch that the device allows; all come to the same, up to rounding."""
+    """The fastest implementation for the device. All agree up to rounding."""
     if device.type != "cuda" or classes > FUSED_CLASSES or missing_for_kernels():
         return ProbeEpoch
     return _fused_epoch(device) or ProbeEpoch
@@ -176,13 +145,13 @@ def _kind_of_epoch(device: torch.device, classes: int) -> type[ProbeEpoch]:
 
 @cache
 def _fused_epoch(device: torch.device) -> type[ProbeEpoch] | None:
-    """`FusedEpoch`, if a small one runs: building its kernels may fail for reasons that no check foresees."""
+    """`FusedEpoch`, if a small one runs. Compiling its kernels may fail for reasons that no check detects."""
     try:
         from climb.evaluation.fused_epoch import FusedEpoch
 
         labels = torch.zeros(16, dtype=torch.int64, device=device)
         FusedEpoch(torch.zeros(16, 16, device=device), labels, classes=5, batch_size=16).run()
     except Exception as error:
-        log.warning("the linear probe takes half as long again, since its kernels cannot be built: %s", error)
+        log.warning("the linear probe is slower by half, because its kernels cannot be compiled: %s", error)
         return None
     return FusedEpoch

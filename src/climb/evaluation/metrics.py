@@ -1,14 +1,15 @@
-"""From the accuracy matrix to the numbers of a table.
+"""Metrics of the accuracy matrix, and their names and meanings in tables and pages.
 
-``accuracy_matrix[t][j]`` is the accuracy, in percent, on the test images of task j, of a probe trained after task
-t on all classes, future ones included. Every metric takes ``test_counts``, the number of test images of each task:
-without it each task weighs the same, with it each test image does (the ``_per_image`` values). The two differ
-only when tasks differ in size. A metric that needs two tasks is None when there is one: JSON's null.
+``accuracy_matrix[t][j]`` is the accuracy in percent on the test images of task j after task t. Its probe is trained on
+all classes, including future ones. Every metric takes ``test_counts``, the number of test images of each task. Without
+it, tasks have equal weights; with it, test images have (the ``_per_image`` values). The two differ only if tasks differ
+in size. With one task, a metric that needs two is None, JSON's null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ Counts = Sequence[int] | None
 
 
 def final_accuracy(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None) -> float:
-    """FA: mean over tasks of the last row.
+    """FA: the mean over tasks of the last row.
 
     >>> final_accuracy([[50, 10], [40, 60]])
     50.0
@@ -29,9 +30,9 @@ def final_accuracy(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None) -
 
 
 def continual_accuracy(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None) -> float:
-    """CA: after each task, the mean over the tasks seen so far; then the mean of these over time.
+    """CA: the mean over time of the mean over the tasks seen so far.
 
-    Image weights apply within a row; every moment of evaluation counts once.
+    Image weights apply within a row. All rows have equal weights.
 
     >>> continual_accuracy([[50, 10], [40, 60]])
     50.0
@@ -42,7 +43,7 @@ def continual_accuracy(accuracy_matrix: npt.ArrayLike, test_counts: Counts = Non
 
 
 def continual_accuracy_all(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None) -> float:
-    """Mean of all entries: tasks seen and not yet seen, over time.
+    """The mean of all entries, of tasks seen and not yet seen, over time.
 
     >>> continual_accuracy_all([[50, 10], [40, 60]])
     40.0
@@ -52,7 +53,7 @@ def continual_accuracy_all(accuracy_matrix: npt.ArrayLike, test_counts: Counts =
 
 
 def forward_accuracy(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None) -> float | None:
-    """Mean of the entries j > t: tasks not yet seen when evaluated. None with one task.
+    """The mean of the entries j > t, of tasks not yet seen when evaluated. None with one task.
 
     >>> forward_accuracy([[50, 10], [40, 60]])
     10.0
@@ -65,9 +66,9 @@ def forward_accuracy(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None)
 
 
 def forgetting(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None) -> float | None:
-    """Mean over all tasks but the last of: accuracy just after learning it, less accuracy at the end.
+    """Accuracy on a task just after it, minus its accuracy at the end; mean over all tasks but the last.
 
-    Negative means that old tasks improved. None with one task.
+    Negative values mean that old tasks improved. None with one task.
 
     >>> forgetting([[50, 10], [40, 60]])
     10.0
@@ -79,6 +80,10 @@ def forgetting(accuracy_matrix: npt.ArrayLike, test_counts: Counts = None) -> fl
     return float(np.average(lost, weights=weights[:-1]))
 
 
+METRICS = (final_accuracy, continual_accuracy, continual_accuracy_all, forward_accuracy, forgetting)
+"""The metrics of one accuracy matrix."""
+
+
 def summarize(
     accuracy_matrix: npt.ArrayLike,
     upto: Sequence[float],
@@ -86,34 +91,29 @@ def summarize(
     *,
     upto_per_image: Sequence[float],
 ) -> dict[str, float | None]:
-    """Every metric under its name, and once more weighted by images under that name with ``_per_image``.
+    """All metrics by name; with the suffix ``_per_image``, weighted by test images.
 
-    ``upto[t]`` and ``upto_per_image[t]`` are the accuracies after task t of a probe trained and tested on the
-    tasks seen so far only, as `evaluate` gives them.
+    ``upto[t]`` and ``upto_per_image[t]`` are the accuracies after task t of a probe that is trained and tested on the
+    tasks seen so far; see `evaluate`.
 
     >>> summary = summarize([[50, 10], [40, 60]], [70, 50], [10, 30], upto_per_image=[70, 55])
     >>> summary["final_accuracy"], summary["final_accuracy_per_image"], summary["continual_accuracy_upto"]
     (50.0, 55.0, 60.0)
     """
     tasks = len(_checked(accuracy_matrix, test_counts)[0])
-    for name, values in (("upto", upto), ("upto_per_image", upto_per_image)):
-        if len(values) != tasks:
-            raise InputError(f"{name} has {len(values)} values for {tasks} tasks; give one per task.")
     summary: dict[str, float | None] = {}
     for suffix, counts, seen in (("", None, upto), ("_per_image", test_counts, upto_per_image)):
-        summary[f"final_accuracy{suffix}"] = final_accuracy(accuracy_matrix, counts)
-        summary[f"continual_accuracy{suffix}"] = continual_accuracy(accuracy_matrix, counts)
+        if len(seen) != tasks:
+            raise InputError(f"upto{suffix} has {len(seen)} values for {tasks} tasks; give one per task.")
+        summary |= {f"{metric.__name__}{suffix}": metric(accuracy_matrix, counts) for metric in METRICS}
         summary[f"continual_accuracy_upto{suffix}"] = float(np.mean(seen))
-        summary[f"continual_accuracy_all{suffix}"] = continual_accuracy_all(accuracy_matrix, counts)
-        summary[f"forward_accuracy{suffix}"] = forward_accuracy(accuracy_matrix, counts)
-        summary[f"forgetting{suffix}"] = forgetting(accuracy_matrix, counts)
     return summary
 
 
 def _checked(
     accuracy_matrix: npt.ArrayLike, test_counts: Counts
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The matrix and one weight per task, as arrays, or a plain error."""
+    """The matrix and one weight per task, as arrays. Raises InputError for invalid values."""
     try:
         matrix = np.asarray(accuracy_matrix, dtype=np.float64)
     except ValueError as error:
@@ -121,8 +121,74 @@ def _checked(
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
         raise InputError(f"the accuracy matrix must be tasks x tasks, not {' x '.join(map(str, matrix.shape))}.")
     if not bool(((matrix >= 0) & (matrix <= 100)).all()):
-        raise InputError("the accuracy matrix must hold percentages, 0 to 100, and nothing else.")
+        raise InputError("the accuracy matrix must contain percentages from 0 to 100 only.")
     weights = np.ones(len(matrix)) if test_counts is None else np.asarray(test_counts, dtype=np.float64)
     if weights.shape != (len(matrix),) or not bool((weights > 0).all()):
-        raise InputError(f"test_counts must hold {len(matrix)} counts above 0, one per task, not {test_counts}.")
+        raise InputError(f"test_counts must contain {len(matrix)} counts above 0, one per task, not {test_counts}.")
     return matrix, weights
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Name and description of one accuracy."""
+
+    name: str
+    """Short name within a line, such as "FA" or "forgetting"."""
+    brief: str
+    """A few words for a terminal; empty if only pages show it."""
+    meaning: str
+    """One sentence for a page."""
+
+    @property
+    def heading(self) -> str:
+        """The name at the beginning of a line.
+
+        >>> ACCURACIES["forgetting"].heading, ACCURACIES["knn_accuracy"].heading
+        ('Forgetting', 'kNN')
+        """
+        return self.name.capitalize() if self.name.islower() else self.name
+
+
+ACCURACIES = {
+    "final_accuracy": Accuracy(
+        "FA", "final accuracy, all tasks", "Final accuracy: after the last task, the mean over all tasks."
+    ),
+    "continual_accuracy": Accuracy(
+        "CA",
+        "mean over time, tasks seen so far",
+        "Continual accuracy: after each task the mean over the tasks seen so far, then the mean of these over time.",
+    ),
+    "continual_accuracy_upto": Accuracy(
+        "CA up-to",
+        "the same, probe trained on the classes seen so far",
+        "The same with a probe trained on the classes seen so far only. This is easier; do not compare it with the "
+        "random encoder.",
+    ),
+    "continual_accuracy_all": Accuracy(
+        "CA all", "mean over time, all tasks", "Mean over time and over all tasks, including those not seen yet."
+    ),
+    "forgetting": Accuracy(
+        "forgetting",
+        "negative: old tasks improved",
+        "Accuracy on a task just after it, minus its accuracy at the end; mean over all tasks but the last. Negative: "
+        "old tasks improved.",
+    ),
+    "forward_accuracy": Accuracy("forward", "", "Mean over tasks that were not seen yet when evaluated."),
+    "knn_accuracy": Accuracy(
+        "kNN",
+        "k = 50, or all if fewer",
+        "After the last task, with a nearest-neighbour classifier in place of the linear probe.",
+    ),
+    "ridge_accuracy": Accuracy(
+        "ridge", "alpha = 1", "After the last task, with a ridge classifier in place of the linear probe."
+    ),
+    "random_encoder_accuracy": Accuracy(
+        "random encoder",
+        "same network and probe, before the first step",
+        "The same network and probe before the first training step: the baseline.",
+    ),
+}
+"""By their names in `result.json`, in the order of display."""
+
+MAIN = ("final_accuracy", "continual_accuracy", "continual_accuracy_upto", "forgetting")
+"""The main metrics of a run."""

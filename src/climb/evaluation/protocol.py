@@ -1,29 +1,28 @@
-"""One row of the accuracy matrix: what the features of this moment are worth on every task."""
+"""One row of the accuracy matrix: the accuracy of the current features on every task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Protocol
 
 import torch
 
 from climb.errors import InputError
-from climb.evaluation.inputs import check_label_range, check_pair
+from climb.evaluation.features import check_label_range, check_pair
 from climb.evaluation.linear import LinearProbeConfig, fit_linear_probe
 
 
 class Experience(Protocol):
-    """One task as the evaluator sees it: which rows are its own. All int64 (k,)."""
+    """The rows of one task in a dataset. All int64 (k,)."""
 
     @property
     def train(self) -> torch.Tensor:
-        """Rows of the training split that were trained on."""
+        """Training rows of the training split."""
 
     @property
     def validation(self) -> torch.Tensor:
-        """Rows of the training split that were held out."""
+        """Validation rows of the training split."""
 
     @property
     def test(self) -> torch.Tensor:
@@ -35,11 +34,11 @@ class Labelled:
     """The features and labels of a whole dataset, all on one device."""
 
     train_features: torch.Tensor
-    """float32 (n, f), the whole training split, held-out rows included: experiences index it."""
+    """float32 (n, f): the whole training split, including validation rows. Experiences index it."""
     train_labels: torch.Tensor
     """int64 (n,)."""
     test_features: torch.Tensor
-    """float32 (m, f), the whole test split."""
+    """float32 (m, f): the whole test split."""
     test_labels: torch.Tensor
     """int64 (m,)."""
 
@@ -49,13 +48,13 @@ class Row:
     """Accuracies after one task, in percent."""
 
     per_task: tuple[float, ...]
-    """On the test images of every experience, future ones included: the probe trained on all of them."""
+    """Accuracy on each experience, including future ones, of a probe trained on all experiences."""
     joint: float
-    """The same probe on the test images of all experiences together."""
+    """Accuracy of the same probe on all test images together."""
     upto: float
-    """A second probe, trained and tested on the experiences so far only: mean over these experiences."""
+    """Mean accuracy on the experiences so far of a second probe, trained on these only."""
     upto_per_image: float
-    """The second probe on their test images together."""
+    """Accuracy of the second probe on their test images together."""
 
 
 def evaluate(
@@ -67,11 +66,11 @@ def evaluate(
     config: LinearProbeConfig | None = None,
     seed: int,
 ) -> Row:
-    """Evaluate features taken after experience number ``after`` (0-based) with a joint and an up-to probe.
+    """Evaluate the features after experience ``after`` (0-based) with a joint probe and an up-to probe.
 
-    The up-to probe knows only the classes of experiences 0 .. after, so no answer is lost to a class that has not
-    come yet. Tasks are told apart by their rows, not by label: tasks may share classes. The random-encoder floor
-    is this function on the features of the untrained network.
+    The up-to probe is trained on experiences 0 .. after, so it never predicts a class that has not appeared yet. Rows
+    identify tasks, not labels: tasks may share classes. Features of the untrained network give the random-encoder
+    baseline.
 
     >>> from types import SimpleNamespace
     >>> features, labels = torch.eye(4).repeat(3, 1), torch.arange(4).repeat(3)
@@ -83,70 +82,58 @@ def evaluate(
     (100.0, 100.0)
     """
     _check(data, experiences, after=after, classes=classes)
-    config = config or LinearProbeConfig()
     so_far = experiences[: after + 1]
-    right = _right_answers(data, experiences, config=config, seed=seed)
-    # After the last one both probes have the same rows and the same seed: they are one.
-    right_upto = right if len(so_far) == len(experiences) else _right_answers(data, so_far, config=config, seed=seed)
+    correct = _correct_answers(data, experiences, config=config, seed=seed)
+    correct_upto = correct
+    if len(so_far) < len(experiences):  # otherwise both probes are identical: equal rows, equal seed
+        correct_upto = _correct_answers(data, so_far, config=config, seed=seed)
     counts = [len(experience.test) for experience in experiences]
-    per_task = tuple(100.0 * hits / count for hits, count in zip(right, counts, strict=True))
-    upto_per_task = [100.0 * hits / count for hits, count in zip(right_upto, counts[: after + 1], strict=True)]
+    per_task = tuple(100.0 * hits / count for hits, count in zip(correct, counts, strict=True))
+    upto_per_task = [100.0 * hits / count for hits, count in zip(correct_upto, counts[: after + 1], strict=True)]
     return Row(
         per_task=per_task,
-        joint=100.0 * sum(right) / sum(counts),
+        joint=100.0 * sum(correct) / sum(counts),
         upto=sum(upto_per_task) / len(upto_per_task),
-        upto_per_image=100.0 * sum(right_upto) / sum(counts[: after + 1]),
+        upto_per_image=100.0 * sum(correct_upto) / sum(counts[: after + 1]),
     )
 
 
-def _right_answers(
-    data: Labelled, experiences: Sequence[Experience], *, config: LinearProbeConfig, seed: int
+def _correct_answers(
+    data: Labelled, experiences: Sequence[Experience], *, config: LinearProbeConfig | None, seed: int
 ) -> list[int]:
-    """For each experience, how many test images a probe trained on all these experiences labels rightly.
+    """For each experience, the number of correct predictions of a probe that is trained on all of them.
 
-    The probe chooses among the classes it was trained on and no others; an image of another class counts as wrong.
+    The probe predicts only classes that it was trained on. An image of another class counts as an error.
     """
     device = data.train_features.device
     train = torch.cat([experience.train for experience in experiences]).to(device)
     validation = torch.cat([experience.validation for experience in experiences]).to(device)
     test = torch.cat([experience.test for experience in experiences]).to(device)
     known, train_labels = torch.unique(data.train_labels[train], return_inverse=True)
-    # A held-out image of a class without training images cannot be right, so it cannot help to choose weights.
+    # Validation images of a class without training images are always errors, so they are left out.
     validation = validation[torch.isin(data.train_labels[validation], known)]
-    probe = fit_linear_probe(
-        data.train_features[train],
-        train_labels,
-        data.train_features[validation],
-        torch.searchsorted(known, data.train_labels[validation]),
-        classes=len(known),
-        config=config,
-        seed=seed,
-    )
-    right = (known[probe.predict(data.test_features[test])] == data.test_labels[test]).cpu()
-    starts = accumulate((len(experience.test) for experience in experiences), initial=0)
-    return [int(right[start:end].sum()) for start, end in pairwise(starts)]
+    labelled = data.train_features[train], train_labels
+    held_out = data.train_features[validation], torch.searchsorted(known, data.train_labels[validation])
+    probe = fit_linear_probe(*labelled, *held_out, classes=len(known), config=config, seed=seed)
+    hits = (known[probe.predict(data.test_features[test])] == data.test_labels[test]).cpu()
+    return [int(own.sum()) for own in hits.split([len(experience.test) for experience in experiences])]
 
 
 def _check(data: Labelled, experiences: Sequence[Experience], *, after: int, classes: int) -> None:
-    """Refuse what cannot be evaluated, before a row out of range can crash a GPU."""
+    """Reject invalid arguments. A row out of range would crash a GPU."""
     check_pair(data.train_features, data.train_labels, data.test_features, data.test_labels)
     check_label_range("train", data.train_labels, classes)
     check_label_range("test", data.test_labels, classes)
     if not 0 <= after < len(experiences):
         last = len(experiences) - 1
         raise InputError(f"after is {after}; with {len(experiences)} experiences, 0 to {last} is allowed.")
+    splits = {"train": data.train_labels, "validation": data.train_labels, "test": data.test_labels}
     for number, experience in enumerate(experiences):
-        for part, rows, size in (
-            ("train", experience.train, len(data.train_labels)),
-            ("validation", experience.validation, len(data.train_labels)),
-            ("test", experience.test, len(data.test_labels)),
-        ):
-            if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < size:
-                raise InputError(
-                    f"experience {number}: {part} rows run from {int(rows.min())} to {int(rows.max())}; "
-                    f"the split has {size} rows, so 0 to {size - 1} is allowed."
-                )
-        # Held-out rows may be missing from small tasks; the other two may not.
-        for part, rows in (("train", experience.train), ("test", experience.test)):
-            if len(rows) == 0:
+        for part, labels in splits.items():
+            rows: torch.Tensor = getattr(experience, part)
+            if len(rows) == 0 and part != "validation":  # small tasks may hold none out
                 raise InputError(f"experience {number} has no {part} rows; every experience needs at least one.")
+            low, high = (int(rows.min()), int(rows.max())) if len(rows) else (0, 0)
+            if low < 0 or high >= len(labels):
+                allowed = f"0 to {len(labels) - 1} is allowed"
+                raise InputError(f"experience {number}: {part} rows run from {low} to {high}; {allowed}.")

@@ -1,4 +1,4 @@
-"""The images nearest to one image, by the cosine between their features."""
+"""Search for the images nearest to one image, by the cosine of their features."""
 
 from __future__ import annotations
 
@@ -11,97 +11,98 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from climb.arguments import checked
 from climb.errors import InputError
-from climb.export.embed import Embedded, embed
+from climb.export.embed import Embedded, decode_one, embed, images_of
 from climb.export.feature_files import SUFFIXES, read_features
-from climb.export.image_files import decode_one, images_of
-from climb.export.opened import OpenModel
-from climb.export.stored import stored_images
+from climb.export.model_loader import OpenModel, stored_images
 
 MEMORY = "memory"
-"""Where to search, when it is not a folder or a file."""
+"""Value of ``within`` for the images in memory."""
 SAME = 0.999
-"""Least cosine between two features of one image by one model: devices round differently."""
+"""Least cosine between two features of one image by one model. Devices round differently."""
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 log = logging.getLogger("climb.export")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Found:
-    """An image that is near."""
+class SearchResult:
+    """One of the nearest images."""
 
     name: str
-    """Its path, or which image of the stream it was."""
+    """Its path, or its number in the stream."""
     similarity: float
-    """Cosine between its features and those of the image asked for: 1 for the image itself."""
+    """Cosine between its features and those of the query: 1 for the query itself."""
     path: Path | None = None
-    """Its file; None where it lies in a memory, an archive or a video."""
+    """Its file; None if it is in a memory, an archive or a video."""
     pixels: torch.Tensor | None = None
-    """uint8 (3, H, W), of an image that lies in a memory."""
+    """uint8 (3, H, W), for an image in a memory."""
 
 
-def search(model: OpenModel, image: str | Path, *, within: str | Path = MEMORY, top: int = 10) -> list[Found]:
+@checked()
+def search(model: OpenModel, image: str | Path, *, within: str | Path = MEMORY, top: int = 10) -> list[SearchResult]:
     """The ``top`` images nearest to ``image``, nearest first.
 
-    ``within``: "memory" (what the learner remembers), a folder of images, or a file that `write_features` wrote.
+    Args:
+        model: its encoder computes the features.
+        image: the file of the query.
+        within: "memory" (the images in memory of the learner), a folder of images, or a file of `write_features`.
+        top: number of results.
     """
     if top < 1:
         raise InputError(f"top is {top}; it must be at least 1")
-    query = model.features(decode_one(image, model.saved.image_size).unsqueeze(0))[0].numpy()
+    query = model.features(decode_one(image, model.saved.image_size, model.pixel_range).unsqueeze(0))[0].numpy()
     if str(within) == MEMORY:
         stored = stored_images(model)
         rows = Embedded(paths=[str(row) for row in range(len(stored.names))], features=stored.features)
         return [
-            replace(found, name=stored.names[int(found.name)], pixels=stored.images[int(found.name)])
-            for found in nearest(query, [rows], top)
+            replace(result, name=stored.names[int(result.name)], pixels=stored.images[int(result.name)])
+            for result in nearest(query, [rows], top)
         ]
-    place = Path(within).expanduser()
-    if place.suffix in SUFFIXES and not place.is_dir():
-        batches = _compared(model, place)
+    location = Path(within).expanduser()
+    if location.suffix in SUFFIXES and not location.is_dir():
+        batches = _features_in(location, model)
     else:
-        batches = embed(model, images_of(place, model.saved.image_size))
-    return [replace(found, path=_own_file(found.name)) for found in nearest(query, batches, top)]
+        batches = embed(model, images_of(location, model.saved.image_size, model.pixel_range))
+    return [replace(result, path=_own_file(result.name)) for result in nearest(query, batches, top)]
 
 
-def _compared(model: OpenModel, features: Path) -> Iterator[Embedded]:
-    """The features in a file. If an image whose file is still there has others by this model, a warning says so."""
+def _features_in(features: Path, model: OpenModel) -> Iterator[Embedded]:
+    """Read a file of features. Warns if one of its images has other features by this model."""
     batches = read_features(features)
     for number, batch in enumerate(batches):
         if number == 0:
             row = next((row for row, path in enumerate(batch.paths[:100]) if Path(path).is_file()), None)
-            if row is not None and not _gives(model, batch.paths[row], batch.features[row]):
-                log.warning(
-                    "%s was written by another model, or by this one before it learned on: similarities to it mean "
-                    "little; write it anew with climb embed",
-                    features,
-                )
+            if row is not None and not _matches(model, batch.paths[row], batch.features[row]):
+                cause = "was written by another model, or by this one before further training"
+                log.warning("%s %s, so its similarities mean little; write it again with climb embed", features, cause)
         yield batch
 
 
-def _gives(model: OpenModel, path: str, features: Vector) -> bool:
-    """Whether a model gives an image these features, as far as can be told."""
+def _matches(model: OpenModel, path: str, features: Vector) -> bool:
+    """Whether a model computes these features for an image. True if the image cannot be read."""
     try:
-        now = model.features(decode_one(path, model.saved.image_size).unsqueeze(0))[0].numpy()
-    except InputError:  # it cannot be read any more
+        now = model.features(decode_one(path, model.saved.image_size, model.pixel_range).unsqueeze(0))[0].numpy()
+    except InputError:
         return True
     if len(now) != len(features):
-        return True  # refused later, with both lengths
+        return True  # `nearest` raises an error with both lengths
     return bool(now @ features >= SAME * np.linalg.norm(now) * np.linalg.norm(features))
 
 
 def _own_file(name: str) -> Path | None:
-    """The file that an image is; None for one inside an archive or a video, named by it and a place there."""
+    """The file of an image; None for ``archive#position``, an image inside an archive or a video."""
     container, inside, _ = name.rpartition("#")
     return None if inside and Path(container).is_file() and not Path(name).is_file() else Path(name)
 
 
-def nearest(query: Vector, batches: Iterable[Embedded], top: int) -> list[Found]:
-    """The ``top`` rows of all batches with the largest cosine to ``query`` (f,), a batch in memory at a time.
+def nearest(query: Vector, batches: Iterable[Embedded], top: int) -> list[SearchResult]:
+    """The ``top`` rows of all batches with the largest cosine to ``query`` (f,), with one batch in memory at a time.
 
-    Of rows that are equally near the earlier ones come first.
+    Among equal rows, earlier ones come first.
 
     >>> rows = Embedded(paths=["a", "b"], features=np.float32([[0, 3], [2, 0]]))
-    >>> [(found.name, found.similarity) for found in nearest(np.float32([1, 0]), [rows], 1)]
+    >>> [(result.name, result.similarity) for result in nearest(np.float32([1, 0]), [rows], 1)]
     [('b', 1.0)]
     """
     best: list[tuple[float, int, str]] = []
@@ -109,19 +110,16 @@ def nearest(query: Vector, batches: Iterable[Embedded], top: int) -> list[Found]
     length = max(float(np.linalg.norm(query)), 1e-12)
     for batch in batches:
         if batch.features.shape[1] != len(query):
-            raise InputError(
-                f"the features searched have {batch.features.shape[1]} numbers, this model's have {len(query)}: "
-                "they are another model's; embed the images again"
-            )
+            sizes = f"have {batch.features.shape[1]} numbers, those of this model {len(query)}"
+            raise InputError(f"the features to search {sizes}: they are from another model; embed the images again")
         norms = np.maximum(np.linalg.norm(batch.features, axis=1), 1e-12)
-        # Not as a product of matrices, which rounds equal rows unlike at different places.
+        # Not a matrix product, which may round equal rows differently.
         cosines = (batch.features * query).sum(axis=1) / (norms * length)
-        rows = np.flatnonzero(np.isfinite(cosines))  # what other programs wrote may hold no numbers
+        rows = np.flatnonzero(np.isfinite(cosines))  # files of other programs may contain NaN
         rows = rows[np.argsort(-cosines[rows], kind="stable")][:top]  # earlier images first among equals
-        best = heapq.nlargest(
-            top, [*best, *((float(cosines[row]), -(seen + int(row)), batch.paths[row]) for row in rows)]
-        )
+        best += [(float(cosines[row]), -(seen + int(row)), batch.paths[row]) for row in rows]
+        best = heapq.nlargest(top, best)
         seen += len(batch.paths)
     if not best:
-        raise InputError("there is no image to search in: none could be read")
-    return [Found(name=path, similarity=cosine) for cosine, _, path in best]
+        raise InputError("there is no image to search: none could be read")
+    return [SearchResult(name=path, similarity=cosine) for cosine, _, path in best]

@@ -1,29 +1,27 @@
-"""The memory socket: what do we keep? Every memory follows one contract, which `check_memory` enforces."""
+"""Memories: which images of the stream to keep. `climb.testing.check_memory` checks the contract of each."""
 
 from __future__ import annotations
 
 from climb.memory.centroid import CentroidMemory
-from climb.memory.check import check_memory
-from climb.memory.contract import InsertReport, Memory, ReplayBatch
-from climb.memory.fifo import FifoMemory
+from climb.memory.contract import MEMORIES, InsertReport, Memory, ReplayBatch, memory
+from climb.memory.flat import FifoMemory, ReservoirMemory
 from climb.memory.minred import MinRedMemory
 from climb.memory.part_and_select import PartAndSelectMemory
-from climb.memory.reference import ReferenceMemory
-from climb.memory.reservoir import ReservoirMemory
-from climb.memory.swapped import SwappedRefreshMemory
-from climb.memory.tier import Tier
+from climb.memory.snapshot import Group, MemorySnapshot, ShowsGroups, Tier
 
 __all__ = [
+    "MEMORIES",
     "CentroidMemory",
     "FifoMemory",
+    "Group",
     "InsertReport",
     "Memory",
+    "MemorySnapshot",
     "MinRedMemory",
     "PartAndSelectMemory",
-    "ReferenceMemory",
     "ReplayBatch",
     "ReservoirMemory",
-    "SwappedRefreshMemory",
+    "ShowsGroups",
     "Tier",
-    "check_memory",
+    "memory",
 ]

@@ -1,59 +1,61 @@
-"""CLIMB's memory: images grouped around centroids, short-term and long-term, never more than N of them.
+"""CLIMB's memory: at most N images, grouped around short-term and long-term centroids.
 
-Algorithm 1 of the paper, read with one image at a time: nearest centroid, assignment, threshold, promotion and
-pruning are finished for one image before the next is looked at, so every bound holds after every image. Values live
-on the device, bookkeeping on the host; `BatchGeometry` connects the two with one synchronisation per mini-batch, and
-a few for each merge.
+It implements Algorithm 1 of the paper for one image at a time: nearest centroid, assignment, threshold, promotion and
+pruning are complete before the next image, so every bound holds after every image.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
+from climb.arguments import checked
 from climb.errors import InputError
-from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
-from climb.memory.events import Event, EventLog
-from climb.memory.geometry import BatchGeometry
-from climb.memory.images_by_id import ImagesById
-from climb.memory.ledger import FREE, LTM, STM, Ledger
-from climb.memory.limits import check_rules, check_sizes
+from climb.memory.contract import Space, memory
+from climb.memory.geometry import BatchGeometry, DistanceWindow
+from climb.memory.grouped import GroupedMemory
+from climb.memory.ledger import FREE, LTM, STM, Event, EventLog, IdPool
 from climb.memory.pairs import ClosestPair
-from climb.memory.store import check_images, checked_embeddings, open_store
-from climb.memory.tier import Tier
-from climb.memory.window import DistanceWindow
+from climb.memory.store import open_store
+from climb.memory.validate import check_sizes
+from climb.parallel import SINGLE
+from climb.parallel import Group as ProcessGroup
 from climb.precision import full_float32
-from climb.seeds import numpy_generator
+from climb.settings.config import MemoryConfig
+from climb.settings.fields import check_settings
 
-MANY_CENTROIDS = 1000  # long-term centroids from which on merges do without comparing all pairs
+MANY_CENTROIDS = 1000  # from this many long-term centroids on, merges use `ClosestPair`
 
 
-class CentroidMemory:
-    """Short-term centroids stage what is new, long-term centroids keep what came back often enough.
+@memory("centroid")
+class CentroidMemory(GroupedMemory):
+    """Short-term centroids collect new images; long-term centroids keep recurring ones.
 
-    An image farther than an adaptive threshold from every centroid opens a short-term centroid, pushing out the
-    least recently updated one if needed; any other joins its nearest. A short-term centroid that holds
-    ``images_per_centroid`` images is promoted; when there are too many long-term centroids the two closest merge.
-    When more than ``capacity`` images would be stored, the short-term memory is pruned.
+    An image farther than an adaptive threshold from every centroid creates a short-term centroid and, if necessary,
+    evicts the least recently updated one. Any other image joins its nearest centroid. A short-term centroid with
+    ``images_per_centroid`` images is promoted. With too many long-term centroids, the two closest merge. With more
+    than ``capacity`` images, the short-term memory is pruned.
 
     Args:
-        capacity: most images ever stored (N).
+        capacity: maximum number of stored images (N).
         image_shape: (3, H, W).
         embedding_dim: length of an embedding.
-        stm_centroids: most short-term centroids (L).
-        ltm_centroids: most long-term centroids (K).
-        images_per_centroid: images that make a centroid long-term, and the most one holds (M).
-        window: distances that the threshold looks back on (w).
-        novelty_percentile: quantile of those distances that is the threshold (p), in 0..1.
+        stm_centroids: maximum number of short-term centroids (L).
+        ltm_centroids: maximum number of long-term centroids (K).
+        images_per_centroid: maximum images per centroid; a short-term centroid with so many is promoted (M).
+        window: number of recent distances that determine the threshold (w).
+        novelty_percentile: quantile of these distances that is the threshold, in 0..1 (p).
         stm_rate: how far a short-term centroid moves toward an image that joins it.
         ltm_accept: probability that an image nearest to a full long-term centroid replaces one of its images.
         prune: "anchor" keeps the first image of each short-term centroid; "selective" removes the newest images of
             the least recently updated one.
         seed: seed of the random choices.
-        device: where images and centroid values live.
+        device: device of images and centroid values.
+        group: the processes over which the images are spread.
 
     >>> memory = CentroidMemory(40, (3, 8, 8), 16, stm_centroids=8, ltm_centroids=4, images_per_centroid=5)
     >>> report = memory.insert(torch.zeros(10, 3, 8, 8, dtype=torch.uint8), torch.randn(10, 16))
@@ -63,10 +65,17 @@ class CentroidMemory:
     (torch.Size([4, 3, 8, 8]), 8)
     """
 
+    sharded: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = (
+        *("capacity", "stm_centroids", "ltm_centroids", "images_per_centroid", "window", "novelty_percentile"),
+        *("stm_rate", "ltm_accept", "prune", "embed_mode"),
+    )
     space: ClassVar[Space | None] = "projector"
     inserts: ClassVar[Literal["after", "before"]] = "after"
     bounded: ClassVar[bool] = True
+    window_class: ClassVar[type[DistanceWindow]] = DistanceWindow
 
+    @checked(capacity=1, image_shape=1, embedding_dim=1)
     def __init__(
         self,
         capacity: int,
@@ -83,156 +92,93 @@ class CentroidMemory:
         prune: Literal["anchor", "selective"] = "anchor",
         seed: int = 0,
         device: torch.device | str = "cpu",
+        group: ProcessGroup = SINGLE,
     ) -> None:
         check_sizes(capacity, stm_centroids, ltm_centroids, images_per_centroid)
-        check_rules(window, prune, novelty_percentile=novelty_percentile, stm_rate=stm_rate, ltm_accept=ltm_accept)
+        check_settings(MemoryConfig(window=window, prune=prune, novelty_percentile=novelty_percentile))
+        check_settings(MemoryConfig(stm_rate=stm_rate, ltm_accept=ltm_accept))
+        rows = stm_centroids + ltm_centroids
+        store = open_store(capacity, image_shape, device, group)
+        distances = self.window_class(size=window, quantile=novelty_percentile)
+        super().__init__(rows, stm_centroids, image_shape, embedding_dim, store, distances, seed)
         self.capacity = capacity
-        self.image_shape = tuple(image_shape)
-        self.embedding_dim = embedding_dim
-        self._stm_centroids = stm_centroids
-        self._ltm_centroids = ltm_centroids
+        self._sizes: dict[str, Any] = {
+            "capacity": capacity,
+            "image_shape": list(image_shape),
+            "embedding_dim": embedding_dim,
+            "stm_centroids": stm_centroids,
+            "ltm_centroids": ltm_centroids,
+            "images_per_centroid": images_per_centroid,
+        }
+        self._norms = torch.zeros(len(self._values), dtype=torch.float32, device=device)  # of the values
+        self._ltm_size = ltm_centroids
         self._full = images_per_centroid
         self._stm_rate = stm_rate
         self._ltm_accept = ltm_accept
         self.pruning = prune
 
-        rows = stm_centroids + ltm_centroids
-        self._values = torch.zeros((rows, embedding_dim), dtype=torch.float32, device=device)
-        self._norms = torch.zeros(rows, dtype=torch.float32, device=device)  # theirs: what large memories read twice
-        self._ledger = Ledger(rows)
-        self._images = ImagesById(open_store(capacity, self.image_shape, device))
-        # Comparing all pairs of few centroids is cheaper than knowing which to compare.
+        # For few centroids, comparing all pairs is cheaper than the table.
         many = ltm_centroids >= MANY_CENTROIDS
         self._pairs = ClosestPair(ltm_centroids + 1, embedding_dim, device) if many else None
-
-        self._window = DistanceWindow(size=window, quantile=novelty_percentile)
-        self._stm_was_full = False
-        self._seen = 0
         self._created = 0
         self._events = EventLog()
-        self._insertion = numpy_generator(seed, "memory")
-        self._replay = numpy_generator(seed, "replay")
 
-    # -- what one can ask ----------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return len(self._ledger)
+    # -- inspection ----------------------------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved for images and centroid values."""
-        pairs = 0 if self._pairs is None else self._pairs.nbytes
-        return self._images.store.nbytes + self._values.nbytes + pairs
-
-    @property
-    def threshold(self) -> float:
-        """Distance above which an image is novel; nan until the first distance."""
-        return self._window.quantile
-
-    @property
-    def stm(self) -> Tier:
-        """The short-term memory as it is now."""
-        return self._snapshot(STM)
-
-    @property
-    def ltm(self) -> Tier:
-        """The long-term memory as it is now."""
-        return self._snapshot(LTM)
+        """Bytes of images and centroid values, reserved space included."""
+        return super().nbytes + (0 if self._pairs is None else self._pairs.nbytes)
 
     def events(self) -> list[Event]:
         """(image number, kind, centroid id) of the most recent events, oldest first."""
         return self._events.listed()
 
-    def summary(self) -> dict[str, float]:
-        """The numbers worth a plot."""
-        return {
-            "stm_images": len(self._ledger.pools[STM]),
-            "ltm_images": len(self._ledger.pools[LTM]),
-            "stm_centroids": self._ledger.count(STM),
-            "ltm_centroids": self._ledger.count(LTM),
-            "threshold": self.threshold,
-        }
+    def _pool(self, tier: int) -> IdPool:
+        return self._ledger.pools[tier]
 
-    def _snapshot(self, tier: int) -> Tier:
-        ledger = self._ledger
-        rows = ledger.rows(tier)
-        return Tier(
-            values=self._values[torch.tensor(rows, dtype=torch.int64, device=self._values.device)],
-            counts=torch.tensor([len(ledger.held[row]) for row in rows], dtype=torch.int64),
-            ids=[list(ledger.held[row]) for row in rows],
-            updated=torch.from_numpy(ledger.updated[rows]),
-            centroids=torch.from_numpy(ledger.centroid[rows]),
-        )
+    # -- contract ------------------------------------------------------------------------------------------------
 
-    # -- the contract --------------------------------------------------------------------------------------------
-
-    def insert(
-        self, images: torch.Tensor, embeddings: torch.Tensor | None, *, embed: Embed | None = None
-    ) -> InsertReport:
-        """Take one stream mini-batch: uint8 images (n, 3, H, W), embeddings (n, d). Steps 1 to 5 of Algorithm 1."""
-        check_images(images, self.image_shape)
-        embeddings = checked_embeddings(embeddings, (len(images), self.embedding_dim), self._values.device)
-        if len(images) == 0:
-            return InsertReport()
-        first = self._seen
-        geometry = BatchGeometry(self._values, self._norms, embeddings)
-        tally: Counter[str] = Counter()
-        for image in range(len(images)):
-            self._insert_one(image, geometry, tally)
-        geometry.flush()
-        # Only now are images copied: those that came and went within the mini-batch never take a slot.
-        kept = [number for number in range(first, self._seen) if number in self._ledger.row_of]
-        rows = torch.tensor([number - first for number in kept], dtype=torch.int64).to(images.device)
-        self._images.put(kept, images.index_select(0, rows))
-        return InsertReport(**tally)
-
-    def sample(self, n: int) -> ReplayBatch | None:
-        """``n`` different stored images, half of them long-term; where one side is short the other fills."""
-        if len(self) < max(n, 1):
-            return None
-        short, long = self._ledger.pools[STM], self._ledger.pools[LTM]
+    def _draw(self, n: int) -> list[int]:
+        """Ids of stored images, half of them long-term; if one tier has too few, the other fills up."""
+        short, long = self._pool(STM), self._pool(LTM)
         from_stm = min(n - min(n // 2, len(long)), len(short))
-        ids = long.draw(n - from_stm, self._replay) + short.draw(from_stm, self._replay)
-        return ReplayBatch(images=self._images.get(ids), ids=torch.tensor(ids, dtype=torch.int64))
+        return long.draw(n - from_stm, self._replay) + short.draw(from_stm, self._replay)
 
     def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
-        """Step 6: each centroid moves toward its own replayed images, at rate 0.5 / images held for each.
+        """Step 6: move each centroid toward its own replayed images, at rate 0.5 / (images of the centroid) for each.
 
-        Blending them one by one would depend on their order; this is the closed form that does not.
+        The closed form does not depend on the order of the images.
         """
-        rows = [self._ledger.row_of.get(image, -1) for image in ids.tolist()]
-        touched = sorted({row for row in rows if row >= 0})
-        if not touched:
-            return
-        place = {row: k for k, row in enumerate(touched)}
-        weights = np.zeros((len(touched), len(rows)), dtype=np.float32)
-        for column, row in enumerate(rows):
-            if row >= 0:
-                weights[place[row], column] = 0.5 / len(self._ledger.held[row])
+        rows = np.array([self._ledger.row_of.get(image, -1) for image in ids.tolist()], dtype=np.int64)
+        touched = np.unique(rows[rows >= 0])
+        rates = np.array([0.5 / len(self._ledger.held[row]) for row in touched.tolist()], dtype=np.float32)
+        weights = rates[:, None] * (touched[:, None] == rows)
         device = self._values.device
         keep = torch.from_numpy(1.0 - weights.sum(axis=1, keepdims=True)).to(device, non_blocking=True)
-        index = torch.tensor(touched).to(device, non_blocking=True)
+        index = torch.from_numpy(touched).to(device, non_blocking=True)
         pull = torch.from_numpy(weights).to(device, non_blocking=True)
         with full_float32():
             moved = keep * self._values[index] + pull @ embeddings.detach().to(device, torch.float32)
         self._values.index_copy_(0, index, moved)
         self._norms.index_copy_(0, index, torch.linalg.vector_norm(moved, dim=1))
         if self._pairs is not None:
-            long_term = [(k, row) for k, row in enumerate(touched) if self._ledger.tier[row] == LTM]
-            if long_term:
-                self._pairs.put([row for _, row in long_term], moved[[k for k, _ in long_term]])
+            long_term = np.flatnonzero(self._ledger.tier[touched] == LTM)
+            self._pairs.put(touched[long_term].tolist(), moved[long_term.tolist()])
 
     # -- Algorithm 1, one image ----------------------------------------------------------------------------------
 
-    def _insert_one(self, image: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
-        ledger, number = self._ledger, self._seen
-        self._seen += 1
+    def _geometry(self, embeddings: torch.Tensor) -> BatchGeometry:
+        return BatchGeometry(self._values, self._norms, embeddings)
+
+    def _insert_one(self, number: int, image: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
+        ledger = self._ledger
 
         # Step 1: the nearest centroid.
         nearest, distance = geometry.nearest(image, ledger.tier != FREE)
 
         # Step 2: assignment. Until the short-term memory has been full once, every image is novel. A long-term centroid
-        # always holds M images: it is promoted with as many, and a merge leaves as many.
+        # always has M images: promotion and merges leave exactly as many.
         joined_stm = False
         if not self._stm_was_full or distance > self.threshold:
             self._create(number, image, geometry, tally)
@@ -259,46 +205,39 @@ class CentroidMemory:
         if len(self) > self.capacity:
             self._prune(number, tally)
 
-    def _create(self, number: int, image: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
-        ledger = self._ledger
-        if ledger.count(STM) == self._stm_centroids:
-            self._evict(ledger.least_recent(), number, tally)
-        row = ledger.open(self._created, number)
+    def _create(self, number: int, image: int, geometry: BatchGeometry, tally: Counter[str]) -> int:
+        row = super()._create(number, image, geometry, tally)
+        self._ledger.centroid[row] = self._created
+        self._events.append(number, "created", self._created)
         self._created += 1
-        ledger.hold(number, row)
-        geometry.create(row, image)
-        self._log(number, "created", row)
-        tally["novel"] += 1
-        self._stm_was_full = self._stm_was_full or ledger.count(STM) == self._stm_centroids
+        return row
+
+    def _evict(self, row: int, number: int, tally: Counter[str]) -> None:
+        self._events.append(number, "evicted", int(self._ledger.centroid[row]))
+        super()._evict(row, number, tally)
 
     def _promote(self, number: int, row: int, geometry: BatchGeometry, tally: Counter[str]) -> None:
         ledger = self._ledger
         ledger.promote(row)
-        self._log(number, "promoted", row)
-        tally["promoted"] += 1
+        self._note(number, "promoted", int(ledger.centroid[row]), tally)
         if self._pairs is not None:
             geometry.flush()
             self._pairs.put([row], self._values[row : row + 1])
         long_term = ledger.rows(LTM)
-        if len(long_term) <= self._ltm_centroids:
+        if len(long_term) <= self._ltm_size:
             return
-        survivor, absorbed = self._closest(long_term, geometry)
-        geometry.merge(survivor, absorbed)
+        if self._pairs is None:
+            survivor, absorbed = geometry.closest(long_term)
+        else:
+            survivor, absorbed = sorted(self._pairs.closest(), key=long_term.index)
+        geometry.merge(survivor, absorbed)  # into the older one
         if self._pairs is not None:
             self._pairs.drop(absorbed)
             self._pairs.put([survivor], self._values[survivor : survivor + 1])
-        self._log(number, "merged", absorbed)
+        self._note(number, "merged", int(ledger.centroid[absorbed]), tally)
         ledger.absorb(survivor, absorbed)
         keep = self._insertion.choice(len(ledger.held[survivor]), size=self._full, replace=False)
         self._images.drop(ledger.keep_only(survivor, keep.tolist()))
-        tally["merged"] += 1
-
-    def _closest(self, long_term: list[int], geometry: BatchGeometry) -> tuple[int, int]:
-        """The two most similar long-term centroids, the older one first."""
-        if self._pairs is None:
-            return geometry.closest(long_term)
-        one, other = self._pairs.closest()
-        return (one, other) if self._ledger.centroid[one] < self._ledger.centroid[other] else (other, one)
 
     def _prune(self, number: int, tally: Counter[str]) -> None:
         ledger = self._ledger
@@ -309,75 +248,43 @@ class CentroidMemory:
                 self._images.drop(ledger.keep_only(row, [0]))
             return
         while len(self) > self.capacity:
-            row = ledger.least_recent()
-            self._log(number, "pruned", row)
+            row = ledger.least("updated")
+            self._events.append(number, "pruned", int(ledger.centroid[row]))
             left = max(0, len(ledger.held[row]) - (len(self) - self.capacity))
             self._images.drop(ledger.keep_only(row, list(range(left))))
             if left == 0:
                 self._evict(row, number, tally)
 
-    def _evict(self, row: int, number: int, tally: Counter[str]) -> None:
-        self._images.drop(self._ledger.keep_only(row, []))
-        self._log(number, "evicted", row)
-        self._ledger.close(row)
-        tally["evicted"] += 1
-
-    def _log(self, number: int, kind: str, row: int) -> None:
-        self._events.append(number, kind, int(self._ledger.centroid[row]))
+    def _note(self, number: int, kind: str, centroid: int, tally: Counter[str]) -> None:
+        """Record and count an event."""
+        self._events.append(number, kind, centroid)
+        tally[kind] += 1
 
     # -- state ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes. Images are listed in the order of the two sampling pools."""
+        """The complete state."""
         return {
-            "sizes": self._sizes(),
-            "images": self._images.copied(self._ledger.stored()),
-            "values": self._values.clone(),
-            "norms": self._norms.clone(),  # neither these nor cosines are computed again: rounding would differ
+            **super().state_dict(),
+            "sizes": copy.deepcopy(self._sizes),
+            "norms": self._norms.clone(),  # recomputed norms would round differently
             "pairs": {} if self._pairs is None else self._pairs.state_dict(),
-            **self._ledger.state_dict(),
-            "window": torch.tensor(self._window.distances(), dtype=torch.float64),
             "events": self._events.to_tensor(),
-            "stm_was_full": self._stm_was_full,
-            "seen": self._seen,
             "created": self._created,
-            "insertion": self._insertion.bit_generator.state,
-            "replay": self._replay.bit_generator.state,
-        }
-
-    def _sizes(self) -> dict[str, Any]:
-        return {
-            "capacity": self.capacity,
-            "image_shape": list(self.image_shape),
-            "embedding_dim": self.embedding_dim,
-            "stm_centroids": self._stm_centroids,
-            "ltm_centroids": self._ltm_centroids,
-            "images_per_centroid": self._full,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        if state["sizes"] != self._sizes():
-            raise InputError(f"the saved memory has {state['sizes']}; this one has {self._sizes()}")
-        self._values.copy_(state["values"])
-        self._ledger.load_state_dict(state)
-        if "norms" in state:
-            self._norms.copy_(state["norms"])
-        else:  # older states have neither
-            self._norms.copy_(torch.linalg.vector_norm(self._values, dim=1))
+        """Restore a state of `state_dict`."""
+        if state["sizes"] != self._sizes:
+            raise InputError(f"the saved memory has {state['sizes']}; this one has {self._sizes}")
+        super().load_state_dict(state)
+        norms = state.get("norms")  # None in older states
+        self._norms.copy_(torch.linalg.vector_norm(self._values, dim=1) if norms is None else norms)
         if self._pairs is not None and state.get("pairs"):
             self._pairs.load_state_dict(state["pairs"])
         elif self._pairs is not None:
             long_term = self._ledger.rows(LTM)
             self._pairs.clear()
             self._pairs.put(long_term, self._values[long_term])
-        self._images.clear()
-        self._images.put(self._ledger.stored(), state["images"])
-        self._window.clear()
-        self._window.extend(state["window"].tolist())
         self._events.from_tensor(state["events"])
-        self._stm_was_full = state["stm_was_full"]
-        self._seen = state["seen"]
         self._created = state["created"]
-        self._insertion.bit_generator.state = state["insertion"]
-        self._replay.bit_generator.state = state["replay"]

@@ -1,8 +1,8 @@
-"""What every memory promises, ours and third parties' alike.
+"""The contract of a memory, built in or third-party.
 
-A memory is handed the images of one stream mini-batch at a time, keeps at most ``capacity`` of them, and gives
-random ones back for replay. It never sees a label or a task number. `climb.memory.check_memory` drives any
-implementation through random traffic and fails on the first broken promise.
+A memory receives one stream mini-batch at a time, keeps at most ``capacity`` images, and returns random ones for
+replay. It never sees a label or a task number. `climb.testing.check_memory` drives a memory through random traffic
+and fails on the first violated contract.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 
+from climb.registry import Registry
+
 Embed = Callable[[torch.Tensor], torch.Tensor]
 """The engine's no-gradient encoder: uint8 images (n, 3, H, W) to float32 embeddings (n, d)."""
 
@@ -21,77 +23,95 @@ Space = Literal["projector", "backbone"]
 
 @dataclass(frozen=True, kw_only=True)
 class InsertReport:
-    """What became of the images of one `insert`.
+    """Counts of what happened to the images of one `insert`.
 
-    ``novel + joined + replaced + rejected`` is the number of images given.
+    ``novel + joined + replaced + rejected`` is the number of inserted images.
     """
 
     novel: int = 0
-    """Images that opened a place of their own (a new centroid; any stored image in a flat buffer that grows)."""
+    """Images that created a centroid or, in a flat buffer, filled an empty slot."""
     joined: int = 0
-    """Images added to a centroid that already existed."""
+    """Images added to an existing centroid."""
     replaced: int = 0
-    """Images that took the place of a stored one."""
+    """Images that replaced a stored image."""
     rejected: int = 0
-    """Images that were not kept."""
+    """Images that were not stored."""
     evicted: int = 0
-    """Centroids removed, with their images, to make room."""
+    """Centroids removed with their images to free a place."""
     promoted: int = 0
     """Centroids moved from short-term to long-term memory."""
     merged: int = 0
-    """Centroids absorbed by another."""
+    """Centroids merged into another centroid."""
     pruned: int = 0
     """Prune events."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayBatch:
-    """Images drawn from a memory for replay."""
+    """Stored images drawn for replay."""
 
     images: torch.Tensor
     """uint8 (n, 3, H, W), on the memory's device."""
     ids: torch.Tensor
-    """int64 (n,), on the CPU: names of stored images, not positions."""
+    """int64 (n,), on the CPU: identify stored images; they are not positions."""
     embeddings: torch.Tensor | None = None
-    """float32 (n, d), where the memory stores an embedding per image."""
+    """float32 (n, d), if the memory stores an embedding per image."""
 
 
 @runtime_checkable
 class Memory(Protocol):
-    """The memory socket: what do we keep?"""
+    """A memory of stored images.
+
+    Two more members are optional. ``summary() -> dict[str, float]`` returns numbers for the journal and its plots.
+    `climb.memory.ShowsGroups` adds ``groups()``, for galleries and maps of the memory.
+    """
 
     space: ClassVar[Space | None]
-    """Which embeddings `insert` and `refresh` are given, or None when they are not used. ``embed`` gives the same kind,
-    and the backbone's where it is None."""
+    """Which embeddings `insert` and `refresh` receive; None for none. ``embed`` uses the same space; for None,
+    the backbone."""
     inserts: ClassVar[Literal["after", "before"]]
-    """Whether a mini-batch is inserted after or before the passes over it."""
+    """Whether a mini-batch is inserted after or before its training passes."""
     bounded: ClassVar[bool]
-    """Whether ``len(memory) <= capacity`` is promised."""
+    """Whether ``len(memory) <= capacity`` always holds."""
 
     @property
     def capacity(self) -> int:
-        """The most images ever stored, where the memory is bounded."""
+        """Maximum number of stored images, if the memory is bounded."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes held for images and embeddings, stored or reserved."""
+        """Bytes of all tensors for images and embeddings, reserved space included."""
 
     def __len__(self) -> int:
-        """Stored images; where the memory is bounded never above ``capacity``, after every single image."""
+        """Number of stored images. A bounded memory never exceeds ``capacity``, not even within a mini-batch."""
 
     def insert(
         self, images: torch.Tensor, embeddings: torch.Tensor | None, *, embed: Embed | None = None
     ) -> InsertReport:
-        """Take one stream mini-batch: uint8 images (n, 3, H, W), float32 embeddings (n, d)."""
+        """Insert one stream mini-batch: uint8 images (n, 3, H, W), float32 embeddings (n, d)."""
 
     def sample(self, n: int) -> ReplayBatch | None:
-        """``n`` different stored images at random, or None until that many are stored."""
+        """``n`` different stored images at random; None while fewer are stored."""
 
     def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
-        """New embeddings (n, d) of replayed images, in any order; ids replaced since are ignored."""
+        """Update the embeddings (n, d) of replayed images, in any order. Ids of images no longer stored are ignored."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes: tensors, numbers, strings, lists and dicts of those."""
+        """The complete state as copies: tensors, numbers, strings, and lists and dicts of these."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state_dict` was taken."""
+        """Restore a state; the memory then continues exactly as the saved one."""
+
+
+_METHODS = ("insert", "sample", "refresh", "state_dict", "load_state_dict")
+
+MEMORIES = Registry[type[Memory]](
+    "memory",
+    builtin=["climb.memory", "climb.contrib.released"],
+    accepts=lambda part: isinstance(part, type) and all(hasattr(part, name) for name in _METHODS),
+    expects="a class that follows climb.memory.Memory",
+)
+"""The memories by name."""
+
+memory = MEMORIES.register
+"""Decorator ``@memory("name")`` that registers a class."""

@@ -1,7 +1,9 @@
-"""What flat buffers share: slots, ids, uniform sampling, and one embedding per image where a method asks for it."""
+"""Flat buffers, which keep images in slots without structure: their base class, FIFO, and reservoir sampling."""
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
@@ -9,31 +11,67 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from climb.arguments import check_room, checked
 from climb.errors import InputError
-from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space
-from climb.memory.store import check_images, checked_embeddings, open_store
+from climb.memory.contract import Embed, InsertReport, ReplayBatch, Space, memory
+from climb.memory.snapshot import Group, MemorySnapshot, ShowsGroups
+from climb.memory.store import index_on, open_store
+from climb.memory.validate import check_images, checked_embeddings
+from climb.parallel import SINGLE
+from climb.parallel import Group as ProcessGroup
 from climb.seeds import numpy_generator
 
 
-class FlatMemory(ABC):
-    """Images without structure. Subclasses say which slot each image goes to, or that it is not kept.
+class FlatMemory(ShowsGroups, ABC):
+    """A memory without structure. Subclasses define `_slots`, which chooses a slot for each image.
+
+    A subclass that chooses by embedding sets ``space`` to "projector" or "backbone"; `_slots` then receives the
+    embeddings of the mini-batch.
 
     Args:
-        capacity: most images ever stored.
+        capacity: maximum number of stored images.
         image_shape: (3, H, W).
         embedding_dim: length of an embedding.
-        embedding_rate: None keeps images alone. A number r in 0..1 keeps one embedding beside each image, which every
+        embedding_rate: None stores images only. A number r in 0..1 also stores one embedding per image, which every
             replay moves: ``stored = (1 - r) stored + r z``. CLA-R (Cignoni et al., 2025) distils from these, r = 0.5.
         seed: seed of the random choices.
-        device: where images and embeddings live.
+        device: device of images and embeddings.
+        group: the processes over which the images are spread.
+
+    >>> class FarthestMemory(FlatMemory):
+    ...     space = "backbone"
+    ...
+    ...     def _slots(self, images, embeddings, embed):
+    ...         order = embeddings.norm(dim=1).argsort(descending=True)[: self.capacity].tolist()
+    ...         return [order.index(row) if row in order else None for row in range(len(images))]
     """
 
+    settings: ClassVar[tuple[str, ...]] = ("capacity",)
     space: ClassVar[Space | None] = None
     inserts: ClassVar[Literal["after", "before"]] = "after"
     bounded: ClassVar[bool] = True
+    sharded: ClassVar[bool] = False
+    """Whether the constructor takes ``group``, and its processes share the images."""
     by_number: ClassVar[bool] = False
-    """Whether `_slots` goes by how many images have been seen; then the memory is full once they are enough."""
+    """Whether `_slots` depends on the number of images seen. Such a memory is full after ``capacity`` images."""
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Accept subclasses whose `_slots` has no ``embeddings``, for one more release."""
+        super().__init_subclass__(**arguments)
+        slots: Any = cls._slots
+        try:
+            inspect.signature(slots).bind(None, None, None, None)
+        except TypeError:
+            warnings.warn(
+                f"{cls.__name__}._slots(images, embed) must become _slots(images, embeddings, embed); the next release "
+                "requires it",
+                DeprecationWarning,
+                stacklevel=3,  # the class statement, beyond `ABCMeta`
+            )
+            # A subclass may call this by the old signature, too.
+            cls._slots = lambda self, images, *rest: slots(self, images, rest[-1])  # type: ignore[method-assign]
+
+    @checked(capacity=1, image_shape=1, embedding_dim=1)
     def __init__(
         self,
         capacity: int,
@@ -43,40 +81,47 @@ class FlatMemory(ABC):
         embedding_rate: float | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        group: ProcessGroup = SINGLE,
     ) -> None:
-        if capacity < 1:
-            raise InputError(f"capacity must be at least 1; given {capacity}")
-        if embedding_rate is not None and not 0 <= embedding_rate <= 1:
+        if not 0 <= (embedding_rate or 0) <= 1:
             raise InputError(f"embedding_rate must be None or in 0..1; given {embedding_rate}")
         self.image_shape = tuple(image_shape)
         self.embedding_dim = embedding_dim
         self._rate = embedding_rate
-        self._store = open_store(capacity, self.image_shape, device)
+        self._store = open_store(capacity, self.image_shape, device, group)
         self._embeddings = torch.zeros((0, embedding_dim), dtype=torch.float32, device=device)
         if embedding_rate is not None:
-            self.space = "projector"  # type: ignore[misc]  # the same class without embeddings has no space
+            self.space = self.space or "projector"  # type: ignore[misc]  # set per instance
+            check_room(4 * embedding_dim * capacity, f"{capacity} embeddings of length {embedding_dim}", device)
             self._embeddings = torch.zeros((capacity, embedding_dim), dtype=torch.float32, device=device)
         self._ids = np.full(capacity, -1, dtype=np.int64)  # by slot; slots fill from 0 up
-        self._slot_of: dict[int, int] = {}  # image id -> slot; who is stored
+        self._slot_of: dict[int, int] = {}  # image id -> slot, for all stored images
         self._seen = 0
         self._insertion = numpy_generator(seed, "memory")
         self._replay = numpy_generator(seed, "replay")
 
     @abstractmethod
-    def _slots(self, images: torch.Tensor, embed: Embed | None) -> Sequence[int | None]:
-        """A slot for each image (n, 3, H, W), in order; None lets an image go.
+    def _slots(
+        self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None
+    ) -> Sequence[int | None]:
+        """A slot for each new image, in order; None rejects an image.
 
-        Empty slots are taken in order. A slot named again goes to the later image.
+        Empty slots must be filled in order. If a slot is returned twice, the later image gets it.
+
+        Args:
+            images: uint8 (n, 3, H, W).
+            embeddings: float32 (n, d), on the device; None if ``space`` is None. The caller may overwrite them later.
+            embed: the engine's encoder, see `Memory.space`.
         """
 
     @property
     def capacity(self) -> int:
-        """The most images ever stored."""
+        """Maximum number of stored images."""
         return len(self._ids)
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved for images, and for embeddings where they are kept."""
+        """Bytes of images and stored embeddings, reserved space included."""
         return self._store.nbytes + self._embeddings.nbytes
 
     def __len__(self) -> int:
@@ -85,21 +130,22 @@ class FlatMemory(ABC):
     def insert(
         self, images: torch.Tensor, embeddings: torch.Tensor | None = None, *, embed: Embed | None = None
     ) -> InsertReport:
-        """Take one stream mini-batch: uint8 images (n, 3, H, W); embeddings (n, d) if they are kept."""
+        """Insert one stream mini-batch: uint8 images (n, 3, H, W); embeddings (n, d) unless ``space`` is None."""
         check_images(images, self.image_shape)
-        if self._rate is not None:
-            embeddings = self._checked(embeddings, len(images))
+        embeddings = None if self.space is None else self._checked(embeddings, len(images))
         report = {"novel": 0, "replaced": 0, "rejected": 0}
-        row_of_slot: dict[int, int] = {}  # a later image of the batch may take the slot of an earlier one
-        for row, slot in enumerate(self._slots(images, embed)):
+        row_of_slot: dict[int, int] = {}  # a later image may take the slot of an earlier one
+        for row, slot in enumerate(self._slots(images, embeddings, embed)):
             if slot is None:
                 report["rejected"] += 1
                 continue
-            self._check_slot(slot)
-            empty = self._ids[slot] < 0
-            report["novel" if empty else "replaced"] += 1
-            if not empty:
-                del self._slot_of[int(self._ids[slot])]
+            if not 0 <= slot <= min(len(self), self.capacity - 1):  # draws rely on the empty slots being the last ones
+                raise InputError(
+                    f"{type(self).__name__}._slots gave slot {slot} with {len(self)} of {self.capacity} images stored; "
+                    f"allowed: 0 to {self.capacity - 1}, empty slots in order, or None"
+                )
+            gone = self._slot_of.pop(int(self._ids[slot]), None)  # None for an empty slot
+            report["novel" if gone is None else "replaced"] += 1
             self._ids[slot] = self._seen + row
             self._slot_of[self._seen + row] = slot
             row_of_slot[slot] = row
@@ -111,29 +157,19 @@ class FlatMemory(ABC):
                 self._keep(slots, embeddings[rows.to(embeddings.device)])
         return InsertReport(**report)
 
-    def _check_slot(self, slot: int) -> None:
-        """Refuse what a derived memory may not name; draws count on the empty slots being the last ones."""
-        if not 0 <= slot <= min(len(self), self.capacity - 1):
-            raise InputError(
-                f"{type(self).__name__}._slots gave slot {slot} with {len(self)} of {self.capacity} images stored; "
-                f"allowed: 0 to {self.capacity - 1}, empty slots in order, or None"
-            )
-
+    @checked(n=0)
     def sample(self, n: int) -> ReplayBatch | None:
-        """``n`` different stored images, uniformly, or None until that many are stored."""
+        """``n`` different stored images, drawn uniformly; None while fewer are stored."""
         if len(self) < max(n, 1):
             return None
         slots = self._replay.choice(len(self), size=n, replace=False)
-        return ReplayBatch(
-            images=self._store.get(slots.tolist()),
-            ids=torch.from_numpy(self._ids[slots]),
-            embeddings=self._embeddings.index_select(0, self._index(slots)) if self._rate is not None else None,
-        )
+        images, ids = self._store.get(slots.tolist()), torch.from_numpy(self._ids[slots])
+        return ReplayBatch(images=images, ids=ids, embeddings=None if self._rate is None else self._stored(slots))
 
     def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
-        """New embeddings (n, d) of replayed images move the stored ones; ids no longer stored are ignored.
+        """Move stored embeddings toward new ones (n, d); ids of images no longer stored are ignored.
 
-        Of an id given twice the last embedding counts.
+        If an id occurs twice, its last embedding counts.
         """
         if self._rate is None:
             return
@@ -142,12 +178,11 @@ class FlatMemory(ABC):
         if not row_of_slot:
             return
         slots = list(row_of_slot)
-        old = self._embeddings.index_select(0, self._index(slots))
-        new = embeddings.index_select(0, self._index(list(row_of_slot.values())))
-        self._keep(slots, (1 - self._rate) * old + self._rate * new)
+        new = embeddings.index_select(0, index_on(embeddings.device, list(row_of_slot.values())))
+        self._keep(slots, (1 - self._rate) * self._stored(slots) + self._rate * new)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
+        """The complete state."""
         stored = len(self)
         state = {
             "images": self._store.copied(range(stored)),
@@ -160,22 +195,35 @@ class FlatMemory(ABC):
             state["embeddings"] = self._embeddings[:stored].clone()
         return state
 
+    @classmethod
+    def snapshot_of(cls, state: dict[str, Any]) -> MemorySnapshot:
+        """The images of a `state_dict` as one group, oldest first."""
+        order = state["ids"].argsort()
+        group = Group(
+            tier="stored",
+            centroid=None,
+            numbers=state["ids"][order].tolist(),
+            images=state["images"][order.to(state["images"].device)],
+            embeddings=state["embeddings"][order.to(state["embeddings"].device)] if "embeddings" in state else None,
+        )
+        return MemorySnapshot(seen=state["seen"], groups=[group])
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore a state of `state_dict`."""
         images = state["images"]
         stored = int(images.shape[0])
-        # One that was full with less room would go on with slots beyond the next empty one.
+        # A memory that was full at a smaller capacity would continue beyond the next empty slot.
         too_few = self.by_number and stored < min(state["seen"], self.capacity)
         if stored > self.capacity or too_few or tuple(images.shape[1:]) != self.image_shape:
             raise InputError(
                 f"the saved memory holds {stored} images of shape {tuple(images.shape[1:])}, of {state['seen']} seen; "
-                f"this one has room for {self.capacity} of shape {self.image_shape}"
+                f"this one has a capacity of {self.capacity} images of shape {self.image_shape}"
             )
         if self._rate is not None:
             saved = tuple(state["embeddings"].shape) if "embeddings" in state else None
             if saved != (stored, self.embedding_dim):
                 raise InputError(
-                    f"this memory keeps an embedding of length {self.embedding_dim} per image; the saved one holds "
+                    f"this memory stores an embedding of length {self.embedding_dim} per image; the saved one has "
                     f"{stored} images and {'no embeddings' if saved is None else f'embeddings of shape {saved}'}"
                 )
             self._embeddings[:stored] = state["embeddings"].to(self._embeddings.device)
@@ -188,13 +236,54 @@ class FlatMemory(ABC):
         self._insertion.bit_generator.state = state["insertion"]
         self._replay.bit_generator.state = state["replay"]
 
+    def _stored(self, slots: Sequence[int] | np.ndarray) -> torch.Tensor:
+        return self._embeddings.index_select(0, index_on(self._embeddings.device, slots))
+
     def _keep(self, slots: Sequence[int], embeddings: torch.Tensor) -> None:
-        """Write embeddings (n, d) beside the images in different ``slots``."""
-        self._embeddings.index_copy_(0, self._index(slots), embeddings)
+        """Write the embeddings (n, d) of the images in ``slots``, which are different."""
+        self._embeddings.index_copy_(0, index_on(self._embeddings.device, slots), embeddings)
 
     def _checked(self, embeddings: torch.Tensor | None, rows: int) -> torch.Tensor:
         return checked_embeddings(embeddings, (rows, self.embedding_dim), self._embeddings.device)
 
-    def _index(self, positions: Sequence[int] | np.ndarray) -> torch.Tensor:
-        """Positions as an int64 tensor on the device, without waiting for it."""
-        return torch.from_numpy(np.asarray(positions, dtype=np.int64)).to(self._embeddings.device, non_blocking=True)
+
+@memory("fifo")
+class FifoMemory(FlatMemory):
+    """Keeps the last ``capacity`` images (the buffer of CLA-E and CLA-R; Cignoni et al., 2025).
+
+    With ``embedding_rate=0.5`` it also stores a running average of each image's embeddings, the alignment target of
+    CLA-R. The CLIMB paper describes that target as the embedding of the first pass, which is ``embedding_rate=0``.
+
+    >>> memory = FifoMemory(2, (3, 8, 8), 16)
+    >>> for shade in range(3):
+    ...     report = memory.insert(torch.full((1, 3, 8, 8), shade, dtype=torch.uint8))
+    >>> report.replaced, sorted(memory.sample(2).ids.tolist())
+    (1, [1, 2])
+    """
+
+    sharded: ClassVar[bool] = True
+    by_number: ClassVar[bool] = True
+
+    def _slots(self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None = None) -> list[int]:
+        return [number % self.capacity for number in range(self._seen, self._seen + len(images))]
+
+
+@memory("reservoir")
+class ReservoirMemory(FlatMemory):
+    """Reservoir sampling (Vitter, 1985): stores each image seen so far with the same probability, ``capacity / seen``.
+
+    >>> memory = ReservoirMemory(5, (3, 8, 8), 16)
+    >>> report = memory.insert(torch.zeros(100, 3, 8, 8, dtype=torch.uint8))
+    >>> report.novel, report.novel + report.replaced + report.rejected, len(memory)
+    (5, 100, 5)
+    """
+
+    sharded: ClassVar[bool] = True
+    by_number: ClassVar[bool] = True
+
+    def _slots(
+        self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None = None
+    ) -> list[int | None]:
+        numbers = range(self._seen, self._seen + len(images))
+        slots = [n if n < self.capacity else int(self._insertion.integers(n + 1)) for n in numbers]
+        return [slot if slot < self.capacity else None for slot in slots]

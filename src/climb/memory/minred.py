@@ -1,56 +1,64 @@
-"""MinRed's memory: of the two stored images that are most alike, the older makes room."""
+"""MinRed's memory: removes the older one of the two most similar stored images."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from climb.errors import ClimbError, unknown
-from climb.memory.contract import Embed
+from climb.arguments import check_room, checked
+from climb.memory.contract import Embed, memory
 from climb.memory.flat import FlatMemory
+from climb.memory.store import index_on
+from climb.memory.validate import check_finite
+from climb.parallel import SINGLE, Group
 from climb.precision import full_float32, widest
 
 
+@memory("minred")
 class MinRedMemory(FlatMemory):
-    """Minimum redundancy (Purushwalkam, Morgado and Gupta, 2022): drop what the memory holds twice.
+    """Minimum redundancy (Purushwalkam, Morgado and Gupta, 2022): removes the most redundant images.
 
-    Beside each image its embedding is kept, a running average of unit vectors:
-    ``u <- normalise((1 - r) u + r normalise(z))`` at every replay. When an image finds the memory full, the two
-    stored images i, j with the largest cosine ``u_i . u_j`` are looked up, and the older of the two goes.
+    Each image has an embedding, a running average of unit vectors: every replay sets
+    ``u <- normalise((1 - r) u + r normalise(z))``. When the memory is full, each new image removes the older image of
+    the pair i, j with the largest cosine ``u_i . u_j``.
 
-    Our choices, where sources differ or are silent:
+    Our choices where sources differ or are silent:
 
-    - Averages are of unit vectors, as in the authors' code; later ports average raw vectors.
-    - The images of the mini-batch being inserted are exempt, as targets and as neighbours: only images of earlier
-      mini-batches are compared. All of those have an embedding, from insertion on.
-    - A mini-batch that needs more room than pairs of earlier images can give removes the oldest image.
+    - The average is of unit vectors, as in the authors' code; later ports average raw vectors.
+    - Only images of earlier mini-batches are compared and removed, not those of the current one.
+    - Without a pair of earlier images left, the oldest image is removed.
 
-    The similarities are kept from one mini-batch to the next; one matrix product brings the rows of new and replayed
-    images up to date, and one transfer tells the host enough to choose all that must go.
+    Similarities persist between mini-batches. One matrix product updates the rows of new and replayed images, and
+    one transfer to the host suffices to choose all images to remove.
 
     Args:
-        capacity: most images ever stored.
+        capacity: maximum number of stored images.
         image_shape: (3, H, W).
         embedding_dim: length of an embedding.
         embedding_rate: r, how far a replay moves an embedding.
-        inserts: "before" puts a mini-batch in before the passes over it, so that training may draw from the memory
-            alone (the method); "after" is for a learner that trains on the stream beside the memory.
-        seed: seed of the draws for replay; evictions are not random.
-        device: where images, embeddings and similarities live.
+        inserts: "before" inserts a mini-batch before its training passes, so that training draws from the memory alone
+            (the published method); "after" suits a learner that also trains on the stream.
+        seed: seed of the draws for replay; removal is not random.
+        device: device of images, embeddings and similarities.
+        group: the processes over which the images are spread.
 
     >>> memory = MinRedMemory(3, (3, 8, 8), 2)
     >>> pixels = torch.zeros(3, 3, 8, 8, dtype=torch.uint8)
     >>> _ = memory.insert(pixels, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.1, 1.0]]))
     >>> _ = memory.insert(pixels[:1], torch.tensor([[-1.0, 0.0]]))
-    >>> sorted(memory.sample(3).ids.tolist())  # 1 and 2 were the closest pair
+    >>> sorted(memory.sample(3).ids.tolist())  # 1 and 2 were the most similar pair
     [0, 2, 3]
     """
 
+    sharded: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ("capacity", "embed_mode")
+
+    @checked(capacity=1)
     def __init__(
         self,
         capacity: int,
@@ -61,36 +69,38 @@ class MinRedMemory(FlatMemory):
         inserts: Literal["before", "after"] = "before",
         seed: int = 0,
         device: torch.device | str = "cpu",
+        group: Group = SINGLE,
     ) -> None:
-        if inserts not in ("before", "after"):
-            raise unknown("time of insertion", inserts, ["before", "after"])
-        super().__init__(capacity, image_shape, embedding_dim, embedding_rate=embedding_rate, seed=seed, device=device)
-        self.inserts = inserts  # type: ignore[misc]  # the method and its ablation differ in this alone
+        super().__init__(
+            capacity, image_shape, embedding_dim, embedding_rate=embedding_rate, seed=seed, device=device, group=group
+        )
+        check_room(4 * capacity**2, f"the similarities of {capacity} images", self._embeddings.device)
+        self.inserts = inserts  # type: ignore[misc]  # set per instance
         # Minus infinity on the diagonal and in empty slots: never the largest.
-        self._similarities = torch.full((capacity, capacity), -math.inf, dtype=torch.float32, device=device)
+        self._similarities = torch.full((capacity, capacity), -math.inf, device=self._embeddings.device)
         self._outdated = np.zeros(capacity, dtype=np.bool_)  # slots whose embedding changed since their row did
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved for images, embeddings and their similarities."""
+        """Bytes of images, embeddings and similarities."""
         return super().nbytes + self._similarities.nbytes
 
     def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
-        """New embeddings (n, d) of replayed images, each of which counts by its direction alone."""
+        """Update the embeddings (n, d) of replayed images by the directions of the new ones."""
         super().refresh(ids, normalize(embeddings.detach().float(), dim=1))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
+        """The complete state."""
         stored = len(self)
         return {
             **super().state_dict(),
-            # Not computed again on loading: rounding would differ, and with it the choice between near ties.
+            # Recomputed similarities would round differently and decide near ties otherwise.
             "similarities": self._similarities[:stored, :stored].clone(),
             "outdated": torch.from_numpy(self._outdated.copy()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore a state of `state_dict`."""
         super().load_state_dict(state)
         stored = len(self)
         self._similarities.fill_(-math.inf)
@@ -102,7 +112,7 @@ class MinRedMemory(FlatMemory):
         super()._keep(slots, normalize(embeddings, dim=1))
         self._outdated[np.asarray(slots)] = True
 
-    def _slots(self, images: torch.Tensor, embed: Embed | None) -> list[int]:
+    def _slots(self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None = None) -> list[int]:
         stored = len(self)
         slots = list(range(stored, min(stored + len(images), self.capacity)))
         over = len(images) - len(slots)
@@ -111,25 +121,22 @@ class MinRedMemory(FlatMemory):
         by_similarity = self._redundant(min(over, stored - 1)) if stored > 1 else []
         slots += by_similarity
         if over > len(by_similarity):
-            # No pair is left: the last image of earlier mini-batches goes, then this one's own, oldest first.
+            # No pair is left: remove the last earlier image, then images of this mini-batch, oldest first.
             slots += sorted(set(range(stored)) - set(by_similarity))
             while len(slots) < len(images):
                 slots.append(slots[len(slots) - self.capacity])
         return slots
 
     def _redundant(self, count: int) -> list[int]:
-        """The slots of ``count`` images to remove one at a time: each time, the older of the closest pair left."""
+        """The slots of ``count`` images to remove: repeatedly the older one of the most similar remaining pair."""
         self._update_similarities()
         stored = len(self)
-        # When `count` others have gone, at least one of a row's `count + 1` nearest is left, so these suffice.
+        # After `count` removals, at least one of a row's `count + 1` nearest neighbours remains.
         nearest = self._similarities[:stored, :stored].topk(min(count + 1, stored), dim=1)
         packed = torch.stack([part.to(widest(self._similarities.device)) for part in nearest])
-        values, neighbours = packed.cpu().numpy()  # the one synchronisation
-        if np.isnan(values).any():
-            raise ClimbError(
-                "the memory was given embeddings with NaN or infinity: training has diverged; lower the learning rate"
-            )
-        rank = np.zeros(stored, dtype=np.int64)  # of each row's nearest neighbour that is not known to be gone
+        values, neighbours = packed.cpu().numpy()  # the only synchronisation
+        check_finite(not np.isnan(values).any(), "embeddings")
+        rank = np.zeros(stored, dtype=np.int64)  # of each row's nearest neighbour that may remain
         best = values[:, 0].copy()
         gone: list[int] = []
         left = np.ones(stored, dtype=np.bool_)
@@ -151,7 +158,7 @@ class MinRedMemory(FlatMemory):
         changed = np.flatnonzero(self._outdated)
         if len(changed) == 0:
             return
-        index = self._index(changed)
+        index = index_on(self._embeddings.device, changed)
         kept = self._embeddings[:stored]
         with full_float32():
             rows = kept.index_select(0, index) @ kept.T

@@ -1,81 +1,76 @@
-"""SCALE's memory: after each mini-batch, the images that cover the feature space most evenly."""
+"""SCALE's memory: the images that cover the feature space most evenly."""
 
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from climb.errors import ClimbError, InputError
-from climb.memory.contract import Embed
+from climb.errors import InputError
+from climb.memory.contract import Embed, memory
 from climb.memory.flat import FlatMemory
+from climb.memory.validate import check_finite
 from climb.precision import widest
 
-ROWS_AT_ONCE = 512  # images embedded together: bounds the network's activations, whatever the capacity
+ROWS_AT_ONCE = 512  # images embedded together; bounds the activations of the network
 
 
+@memory("part-and-select")
 class PartAndSelectMemory(FlatMemory):
-    """A well-spread subset of what it held and what arrived (SCALE: Yu, Guo, Gao and Rosing, 2023).
+    """A well-spread subset of the stored and the new images (SCALE: Yu, Guo, Gao and Rosing, 2023).
 
-    After the passes over a mini-batch, all stored and all new images are embedded by the backbone as it is now, and
-    `part_and_select` chooses ``capacity`` of them. Nothing is chosen, and nothing embedded, while there is room.
-    Old embeddings are of no use to a network that has moved on, so none is kept, and none is asked for.
+    After the passes over a mini-batch, the current backbone embeds all stored and new images, and `part_and_select`
+    chooses ``capacity`` of them. Until the memory is full, it stores every image and embeds none. By default, it
+    stores no embeddings, since they would be outdated.
 
-    Our choices, where the paper is silent: features are taken in eval mode and as they are, not normalised; of two
-    images that could stand for one set equally well, the older stays.
+    Our choices where the paper is silent: features are taken in eval mode and not normalised; of two images that
+    represent a set equally well, the older one stays.
 
     Args:
-        capacity: most images ever stored.
+        capacity: maximum number of stored images.
         image_shape: (3, H, W).
         embedding_dim: length of a backbone feature.
         seed: seed of the draws for replay; the selection is not random.
-        device: where images live.
+        device: device of the images.
+        group: the processes over which the images are spread.
 
     >>> memory = PartAndSelectMemory(2, (3, 1, 1), 3)
     >>> shades = torch.tensor([0, 10, 90], dtype=torch.uint8).view(3, 1, 1, 1).expand(3, 3, 1, 1)
     >>> memory.insert(shades, embed=lambda images: images.flatten(1).float()).rejected
     1
-    >>> sorted(memory.sample(2).ids.tolist())  # 0 and 10 are alike, and 0 came first
+    >>> sorted(memory.sample(2).ids.tolist())  # 0 and 10 are similar, and 0 is older
     [0, 2]
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        image_shape: tuple[int, ...],
-        embedding_dim: int,
-        *,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        super().__init__(capacity, image_shape, embedding_dim, seed=seed, device=device)
+    sharded: ClassVar[bool] = True
 
-    def _slots(self, images: torch.Tensor, embed: Embed | None) -> list[int | None]:
+    def _slots(
+        self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None = None
+    ) -> list[int | None]:
         stored = len(self)
         if stored + len(images) <= self.capacity:
             return list(range(stored, stored + len(images)))
-        if embed is None:
-            raise InputError("PartAndSelectMemory embeds all it holds anew; call insert(..., embed=encoder)")
+        encoder: Any = embed or embeddings  # a subclass of the earlier release calls _slots(images, embed)
+        if not callable(encoder):
+            raise InputError("PartAndSelectMemory embeds all of its images; call insert(..., embed=encoder)")
         by_age = np.argsort(self._ids[:stored])
         pool = torch.cat([self._store.get(by_age.tolist()), images.to(self._store.device)])
-        chosen = set(part_and_select(_embedded(pool, embed), self.capacity).tolist())
+        chosen = set(part_and_select(_embedded(pool, encoder), self.capacity).tolist())
         dropped = [int(slot) for position, slot in enumerate(by_age) if position not in chosen]
-        free = iter([*range(stored, self.capacity), *dropped])  # as many as new images were chosen
+        free = iter([*range(stored, self.capacity), *dropped])  # as many as chosen new images
         return [next(free) if stored + row in chosen else None for row in range(len(images))]
 
 
 def part_and_select(points: torch.Tensor, count: int) -> torch.Tensor:
     """Positions, ascending, of ``count`` of the points (n, d), spread evenly (Salomon et al., 2013).
 
-    The points start as one set. The set whose bounding box has the longest side is cut in two at the middle of that
-    side, until there are ``count`` sets; from each the point closest to the centre of its box is taken.
+    All points start as one set. Repeatedly the set whose bounding box has the longest side is cut in the middle of
+    that side, until there are ``count`` sets. From each set, the point closest to the centre of its box is chosen.
 
-    A part is never longer than the whole, so the sets cut are those with the ``count - 1`` longest sides among all
-    that cutting to the end would give. That is how it is done: every set of one depth is cut at once, and the order
-    is settled afterwards, without a queue. Of equally long sets those that fewer cuts made come first; of equally
-    close points (always so in a set of two) the first given is taken. Where fewer than ``count`` points differ, the
-    first of the duplicates fill up.
+    Of equally long sets, those made by fewer cuts come first. Of equally close points, the first one is chosen. If
+    fewer than ``count`` points differ, the first duplicates fill up the result.
 
     >>> part_and_select(torch.tensor([[0.0], [1.0], [2.0], [3.0], [9.0], [10.0]]), 2)
     tensor([1, 4])
@@ -83,16 +78,15 @@ def part_and_select(points: torch.Tensor, count: int) -> torch.Tensor:
     n = len(points)
     if not 1 <= count <= n:
         raise InputError(f"count must be in 1..{n}, the number of points; given {count}")
-    if not points.isfinite().all():
-        raise ClimbError(
-            "the memory was given features with NaN or infinity: training has diverged; lower the learning rate"
-        )
+    check_finite(bool(points.isfinite().all()), "features")
+    # A part is never longer than the whole. So the sets to cut are those with the `count - 1` longest sides among all
+    # sets of complete cutting, where all sets of one depth are cut at once.
     sides, rows, sets = _cut_to_the_end(points)
     by_length = sides.argsort(descending=True, stable=True)[: count - 1]
     cut = torch.zeros_like(sides, dtype=torch.bool)
     cut[by_length] = True
-    cut &= sides > 0  # duplicates cannot be told apart
-    # Sets are numbered by depth: the first uncut one that a point was in is where it ended.
+    cut &= sides > 0  # duplicates cannot be separated
+    # Sets are numbered by depth, so a point ends in the first uncut set that contains it.
     ended = ~cut[sets]
     last = torch.full((n,), len(sides), device=points.device)
     last.scatter_reduce_(0, rows[ended], sets[ended], "amin")
@@ -107,11 +101,11 @@ def part_and_select(points: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _cut_to_the_end(points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Cut until every set is one point, or several at one place.
+    """Cut until every set is a single point or only duplicates.
 
     Returns:
-        The longest side of each set (s,), sets numbered by depth; and, as two lists (m,), all pairs of a point and
-        a set that it was in.
+        The longest side of each set (s,), sets numbered by depth; and all pairs of a point (m,) and a set (m,) that
+        contained it.
     """
     rows = torch.arange(len(points), device=points.device)
     part = torch.zeros_like(rows)
@@ -129,7 +123,7 @@ def _cut_to_the_end(points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, t
         rows, part = rows[goes_on], part[goes_on]
         along = axis[part]
         value = points[rows, along]
-        # Not against a rounded middle: the lowest and the highest are always parted.
+        # Compares distances to both ends: a rounded middle might not separate the lowest and the highest.
         upper = value - low[part, along] > high[part, along] - value
         part = 2 * part + upper
         numbers, part = torch.unique(part, return_inverse=True)
@@ -138,15 +132,15 @@ def _cut_to_the_end(points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, t
 
 
 def _boxes(points: torch.Tensor, part: torch.Tensor, parts: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Lowest and highest corner (parts, d) of the box around the points (n, d) of each part."""
+    """Lowest and highest corners (parts, d) of the bounding box of each part's points (n, d)."""
     index = part[:, None].expand_as(points)
     empty = points.new_full((parts, points.shape[1]), math.inf)
     return empty.scatter_reduce(0, index, points, "amin"), (-empty).scatter_reduce(0, index, points, "amax")
 
 
 def _closest_to_centre(points: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    """For each part, the position of its point closest to the centre of its box."""
-    # Twice the precision makes the distances of a pair to its middle equal, as they are.
+    """Position of the point closest to the centre of the box, for each part."""
+    # In double precision, the two points of a pair are equally far from their middle.
     points = points.to(widest(points.device))
     numbers, part = torch.unique(part, return_inverse=True)
     parts = len(numbers)
@@ -159,7 +153,7 @@ def _closest_to_centre(points: torch.Tensor, part: torch.Tensor) -> torch.Tensor
 
 
 def _embedded(images: torch.Tensor, embed: Embed) -> torch.Tensor:
-    """Features (n, d) of images (n, 3, H, W), in chunks of nearly equal size so that few shapes occur."""
+    """Features (n, d) of images (n, 3, H, W). Chunks of nearly equal size avoid many different shapes."""
     chunks = images.tensor_split(math.ceil(len(images) / ROWS_AT_ONCE))
-    # Copied one by one: the encoder may reuse the tensor it returns.
+    # Copy each chunk: the encoder may reuse its output tensor.
     return torch.cat([embed(chunk).detach().to(torch.float32, copy=True) for chunk in chunks])

@@ -1,22 +1,22 @@
-"""Where stored images live: one preallocated uint8 tensor, on the device if it fits, and the list of its free slots."""
+"""Stored images: one preallocated uint8 tensor, on the device if it fits, and the list of its free slots."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 
-from climb.errors import InputError
-from climb.parallel import ShardedStore, current
+from climb.arguments import check_room
+from climb.parallel import SINGLE, Group, ShardedStore
 
 
 class ImageStore:
-    """``capacity`` slots for images of one shape. Slots are taken and given back on the host, without a sync.
+    """``capacity`` slots for images of one shape. Slots are allocated on the host, without synchronisation.
 
-    With ``on_host`` the images stay in the host's memory, pinned where the device is a GPU: what is replayed is
-    gathered there and copied while the device is still busy with the step before.
+    With ``on_host`` the images stay in host memory, pinned for a GPU: replayed images are gathered there and copied
+    while the GPU is busy with the previous step.
 
     >>> store = ImageStore(2, (3, 8, 8), "cpu")
     >>> slots = store.put(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
@@ -28,7 +28,7 @@ class ImageStore:
         self, capacity: int, image_shape: tuple[int, ...], device: torch.device | str, *, on_host: bool = False
     ) -> None:
         self.device = torch.device(device)
-        """Where images are taken from and given to."""
+        """Device of the images that callers pass and receive."""
         self._pinned = on_host and self.device.type == "cuda"
         place = torch.device("cpu") if on_host else self.device
         self.images = torch.zeros((capacity, *image_shape), dtype=torch.uint8, device=place, pin_memory=self._pinned)
@@ -36,7 +36,7 @@ class ImageStore:
 
     @property
     def capacity(self) -> int:
-        """Slots, free or taken."""
+        """Number of slots, free and used."""
         return int(self.images.shape[0])
 
     def __len__(self) -> int:
@@ -48,7 +48,8 @@ class ImageStore:
         return self.images.numel()
 
     def put(self, images: torch.Tensor, ids: Sequence[int] = ()) -> list[int]:
-        """Copy images (n, 3, H, W) into free slots; the slots. Ids matter where several processes share a store."""
+        """Copy images (n, 3, H, W) into free slots, added if necessary; their slots. Only a sharded store uses ids."""
+        self.make_room(len(images))
         slots = [self._free.pop() for _ in range(images.shape[0])]
         if slots:
             self.write(slots, images)
@@ -56,11 +57,11 @@ class ImageStore:
 
     def write(self, slots: Sequence[int], images: torch.Tensor, ids: Sequence[int] = ()) -> None:
         """Overwrite the images in ``slots``."""
-        self.images.index_copy_(0, self._index(slots), images.to(self.images.device))
+        self.images.index_copy_(0, index_on(self.images.device, slots), images.to(self.images.device))
 
     def get(self, slots: Sequence[int]) -> torch.Tensor:
-        """The images in ``slots``, copied to the device."""
-        index = self._index(slots)
+        """A copy of the images in ``slots``, on the device."""
+        index = index_on(self.images.device, slots)
         if not self._pinned:
             return self.images.index_select(0, index).to(self.device)
         gathered = torch.empty((len(index), *self.images.shape[1:]), dtype=torch.uint8, pin_memory=True)
@@ -68,19 +69,19 @@ class ImageStore:
         return gathered.to(self.device, non_blocking=True)
 
     def copied(self, slots: Sequence[int]) -> torch.Tensor:
-        """The images in ``slots``, copied, where they are kept: all of them may be too many for the device."""
-        return self.images.index_select(0, self._index(slots))
+        """A copy of the images in ``slots``, where they are stored: all images may be too large for the device."""
+        return self.images.index_select(0, index_on(self.images.device, slots))
 
     def release(self, slots: Sequence[int]) -> None:
-        """Give slots back."""
+        """Free some slots."""
         self._free.extend(slots)
 
     def clear(self) -> None:
-        """Give every slot back."""
+        """Free all slots."""
         self._free = list(range(self.capacity - 1, -1, -1))
 
     def make_room(self, images: int) -> None:
-        """Have that many slots free. There will be at least twice as many in all, so that few calls copy."""
+        """Ensure that so many slots are free. Growth at least doubles the store, so that few calls copy."""
         have, needed = self.capacity, len(self) + images
         if needed <= have:
             return
@@ -89,20 +90,25 @@ class ImageStore:
         self.images[:have] = old
         self._free = [*range(room - 1, have - 1, -1), *self._free]
 
-    def _index(self, slots: Sequence[int]) -> torch.Tensor:
-        return torch.from_numpy(np.asarray(slots, dtype=np.int64)).to(self.images.device, non_blocking=True)
+
+def index_on(device: torch.device, positions: Sequence[int] | np.ndarray) -> torch.Tensor:
+    """Positions as an int64 tensor on the device, without synchronisation."""
+    return torch.from_numpy(np.asarray(positions, dtype=np.int64)).to(device, non_blocking=True)
 
 
-def open_store(capacity: int, image_shape: tuple[int, ...], device: torch.device | str) -> ImageStore | ShardedStore:
-    """An empty store; where several processes train one learner, one whose images are spread over them."""
-    group = current()
+def open_store(
+    capacity: int, image_shape: tuple[int, ...], device: torch.device | str, group: Group = SINGLE
+) -> ImageStore | ShardedStore:
+    """An empty store. For several processes, one whose images are spread over them."""
+    nbytes = capacity * math.prod(image_shape)
+    check_room(nbytes / group.size, f"{capacity} images of shape {tuple(image_shape)}", device)
     if group.size > 1:
         return ShardedStore(capacity, image_shape, device, group)
-    return ImageStore(capacity, image_shape, device, on_host=not fits(capacity * math.prod(image_shape), device))
+    return ImageStore(capacity, image_shape, device, on_host=not fits(nbytes, device))
 
 
 def fits(nbytes: int, device: torch.device | str) -> bool:
-    """Whether so many bytes leave at least half of what a GPU has free to the training; elsewhere always."""
+    """Whether so many bytes leave half of a GPU's free memory to training; always true on other devices."""
     device = torch.device(device)
     if device.type != "cuda":
         return True
@@ -110,20 +116,39 @@ def fits(nbytes: int, device: torch.device | str) -> bool:
     return 2 * nbytes < free
 
 
-def check_images(images: torch.Tensor, image_shape: tuple[int, ...]) -> None:
-    """Refuse anything but uint8 images of the memory's shape."""
-    if images.dtype != torch.uint8 or tuple(images.shape[1:]) != tuple(image_shape):
-        raise InputError(
-            f"the memory stores uint8 images of shape (n, {', '.join(map(str, image_shape))}); "
-            f"given {images.dtype} of shape {tuple(images.shape)}"
-        )
+class ImagesById:
+    """Images by id, in the free slots of a store.
 
+    >>> images = ImagesById(ImageStore(2, (3, 8, 8), "cpu"))
+    >>> images.put([5, 7], torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
+    >>> images.drop([5])
+    >>> images.get([7]).shape, len(images.store)
+    (torch.Size([1, 3, 8, 8]), 1)
+    """
 
-def checked_embeddings(
-    embeddings: torch.Tensor | None, shape: tuple[int, int], device: torch.device | str
-) -> torch.Tensor:
-    """Embeddings of that shape (n, d) as the memory uses them: float32 on its device, without gradient."""
-    if embeddings is None or tuple(embeddings.shape) != shape:
-        given = None if embeddings is None else tuple(embeddings.shape)
-        raise InputError(f"embeddings must have shape {shape}; given {given}")
-    return embeddings.detach().to(device, torch.float32)
+    def __init__(self, store: ImageStore | ShardedStore) -> None:
+        self.store = store
+        self.slot_of: dict[int, int] = {}
+
+    def put(self, ids: Sequence[int], images: torch.Tensor) -> None:
+        """Copy new images (n, 3, H, W), one per id."""
+        slots = self.store.put(images, ids)
+        self.slot_of.update(zip(ids, slots, strict=True))
+
+    def get(self, ids: Iterable[int]) -> torch.Tensor:
+        """A copy of the images of these ids, in their order, on the device."""
+        return self.store.get([self.slot_of[image] for image in ids])
+
+    def copied(self, ids: Iterable[int]) -> torch.Tensor:
+        """A copy of the images of these ids, where they are stored."""
+        return self.store.copied([self.slot_of[image] for image in ids])
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """Remove the images of these ids; ids without an image are skipped."""
+        # An image that left within its own mini-batch was never stored.
+        self.store.release([self.slot_of.pop(image) for image in ids if image in self.slot_of])
+
+    def clear(self) -> None:
+        """Remove all images."""
+        self.slot_of.clear()
+        self.store.clear()

@@ -1,63 +1,69 @@
-"""Networks by name."""
+"""Networks by name: the registry of encoders, and an encoder with its projector."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from climb.errors import InputError, unknown
+from climb.errors import InputError
 from climb.nets.heads import projector
-from climb.nets.micro import micronet
 from climb.nets.network import Network
-from climb.nets.resnet import resnet18, resnet34, resnet50
 from climb.nets.timm_model import PREFIX, timm_model
-from climb.nets.vit import check_patches, vit_tiny
+from climb.registry import Registry
 
 SMALLEST_IMAGE = 8
-"""Below this side, in pixels, nothing is left of an image before the last layer."""
+"""Smallest side in pixels. The strides of a network reduce smaller images to nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Backbone:
-    encoder: Callable[[int, torch.Generator], Any]
-    """Image size and generator to a module with ``feature_dim``."""
+class Backbone:
+    """An encoder by name, and the widths of its heads."""
+
+    make: Callable[..., Any]
+    """``make(image_size, generator=generator)`` returns a module with an attribute ``feature_dim``."""
+    check: Callable[[int], None] | None = None
+    """Raises InputError for an image size that `make` does not support."""
     hidden: int = 512
+    """Width of the projector's hidden layer."""
     embedding_dim: int = 2048
+    """Width of the projector's output."""
     bottleneck_dim: int = 512
+    """Hidden width of aligners and predictors."""
 
 
-def _sized(make: Callable[..., Any]) -> _Backbone:
-    """A backbone made for an image size, under the paper's heads."""
-    return _Backbone(encoder=lambda image_size, generator: make(image_size, generator=generator))
+BACKBONES = Registry[Backbone]("backbone", builtin=["climb.nets.*"])
+"""The networks by name, without those of timm."""
+
+Make = TypeVar("Make", bound=Callable[..., Any])
 
 
-_BACKBONES = {
-    "resnet18": _sized(resnet18),
-    "resnet34": _sized(resnet34),
-    "resnet50": _sized(resnet50),
-    "vit-tiny": _sized(vit_tiny),
-    "micro": _Backbone(
-        encoder=lambda _, generator: micronet(generator=generator),
-        hidden=128,
-        embedding_dim=128,
-        bottleneck_dim=64,
-    ),
-}
+def backbone(name: str, *, check: Callable[[int], None] | None = None, **widths: int) -> Callable[[Make], Make]:
+    """Register a network: a function ``make(image_size, *, generator)`` that returns its encoder.
 
-BACKBONES = tuple(_BACKBONES)
-"""The names ``build_network`` knows beside those that start with ``timm/``."""
+    The encoder is an `nn.Module` from float images (n, 3, H, W) to features (n, f) with an attribute ``feature_dim``
+    equal to f. It draws its weights from ``generator`` only. The other arguments are fields of `Backbone`; ``widths``
+    are ``hidden``, ``embedding_dim`` and ``bottleneck_dim``.
+    """
+
+    def register(make: Make) -> Make:
+        BACKBONES.add(name, Backbone(make=make, check=check, **widths), source=make)
+        return make
+
+    return register
 
 
 def build_network(backbone: str, image_size: int, *, generator: torch.Generator, final_norm: bool = True) -> Network:
-    """The network called ``backbone`` for square images of ``image_size`` pixels.
+    """Build the network ``backbone`` for square images of ``image_size`` pixels.
 
-    ``"timm/NAME"`` is timm's model NAME and needs the extra ``climb-ssl[timm]``. The weights are drawn from
-    ``generator``, a CPU one, and depend on nothing else. ``final_norm=False`` leaves out the projector's last batch
-    norm, as Barlow Twins and VICReg want it.
+    Args:
+        backbone: a registered name, or ``"timm/NAME"`` for timm's model NAME (extra ``climb-ssl[timm]``).
+        image_size: side of the images in pixels.
+        generator: a CPU generator. The weights depend on nothing else.
+        final_norm: whether the projector ends with a batch norm. Barlow Twins and VICReg need False.
 
     >>> network = build_network("micro", 32, generator=torch.Generator().manual_seed(0))
     >>> features, embeddings = network(torch.zeros(2, 3, 32, 32))
@@ -66,7 +72,7 @@ def build_network(backbone: str, image_size: int, *, generator: torch.Generator,
     """
     check_backbone(backbone, image_size)
     parts = _named(backbone)
-    encoder = parts.encoder(image_size, generator)
+    encoder = parts.make(image_size, generator=generator)
     head = projector(encoder.feature_dim, parts.hidden, parts.embedding_dim, generator=generator, final_norm=final_norm)
     return Network(
         encoder,
@@ -78,16 +84,15 @@ def build_network(backbone: str, image_size: int, *, generator: torch.Generator,
 
 
 def check_backbone(backbone: str, image_size: int) -> None:
-    """Refuse what `build_network` does not know, or for images of that size; timm's models are checked by timm."""
-    if not backbone.startswith(PREFIX) and backbone not in _BACKBONES:
-        raise unknown("backbone", backbone, [*_BACKBONES, f"{PREFIX}NAME"])
+    """Reject an unknown backbone, or an image size that it cannot take. timm checks its models itself."""
+    entry = _named(backbone)
     if image_size < SMALLEST_IMAGE:
         raise InputError(f"image_size is {image_size}; it must be at least {SMALLEST_IMAGE} pixels")
-    if backbone == "vit-tiny":
-        check_patches(image_size)
+    if entry.check is not None:
+        entry.check(image_size)
 
 
-def _named(backbone: str) -> _Backbone:
+def _named(backbone: str) -> Backbone:
     if backbone.startswith(PREFIX):
-        return _sized(partial(timm_model, backbone.removeprefix(PREFIX)))
-    return _BACKBONES[backbone]
+        return Backbone(make=partial(timm_model, backbone.removeprefix(PREFIX)))
+    return BACKBONES.find(backbone, also=[f"{PREFIX}NAME"])

@@ -1,17 +1,18 @@
-"""A small convolutional encoder, for machines without an accelerator."""
+"""A small convolutional encoder for CPUs."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from climb.nets.initialise import initialised
+from climb.nets.build import backbone
+from climb.nets.network import initialised
 
 
 class MicroNet(nn.Module):
-    """Four 3x3 convolutions with batch norm and ReLU, the first two halving the image, then a mean.
+    """Four 3x3 convolutions with batch norm and ReLU, then a global mean. The first two have stride 2.
 
-    Images ``(n, 3, H, W)``, normalised, in; features ``(n, feature_dim)`` out. Made for 16 to 64 pixels.
+    Maps normalised images ``(n, 3, H, W)`` to features ``(n, feature_dim)``. Suits images of 16 to 64 pixels.
     """
 
     feature_dim = 128
@@ -19,7 +20,7 @@ class MicroNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        # Halving twice at once keeps a step cheap on a CPU; going on at that size is what tells textures apart.
+        # Two early strides keep a step cheap on a CPU. The later layers keep the resolution, to tell textures apart.
         self.stages = nn.Sequential(
             _stage(3, 16, stride=2),
             _stage(16, 32, stride=2),
@@ -28,8 +29,7 @@ class MicroNet(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.stages(images).mean(dim=(2, 3))
-        return features
+        return torch.mean(self.stages(images), dim=(2, 3))
 
 
 def _stage(inputs: int, outputs: int, *, stride: int) -> nn.Sequential:
@@ -38,8 +38,9 @@ def _stage(inputs: int, outputs: int, *, stride: int) -> nn.Sequential:
     )
 
 
-def micronet(*, generator: torch.Generator) -> MicroNet:
-    """A MicroNet with weights drawn from ``generator``.
+@backbone("micro", hidden=128, embedding_dim=128, bottleneck_dim=64)
+def micronet(image_size: int = 32, *, generator: torch.Generator) -> MicroNet:
+    """A MicroNet with weights drawn from ``generator``. It is the same for every ``image_size``.
 
     >>> micronet(generator=torch.Generator().manual_seed(0))(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 128])

@@ -1,39 +1,32 @@
-"""Residual networks without a classifier, under torchvision's parameter names."""
+"""Residual networks without a classifier. Parameters have torchvision's names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from climb.errors import InputError
-from climb.nets.initialise import initialised
+from climb.errors import InputError, first_few
+from climb.nets.build import backbone
+from climb.nets.network import initialised
 
 SMALL_IMAGE = 64
-"""Images up to this side, in pixels, get the small stem."""
+"""Largest side in pixels that gets the small stem."""
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut: the block of ResNet-18 and 34."""
+    """The block of ResNet-18 and 34: two 3x3 convolutions and a shortcut."""
 
     expansion = 1
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.conv1, self.bn1 = _convolution(inputs, width, 3, stride)
+        self.conv2, self.bn2 = _convolution(width, width, 3)
         self.downsample = _shortcut(inputs, width, stride)
         self.relu = nn.ReLU(inplace=True)
-
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        """The batch norm that closes the residual branch."""
-        return self.bn2
 
     def forward(self, x: Tensor) -> Tensor:
         branch = self.relu(self.bn1(self.conv1(x)))
@@ -43,25 +36,17 @@ class BasicBlock(nn.Module):
 
 
 class BottleneckBlock(nn.Module):
-    """1x1, 3x3, 1x1 convolutions beside a shortcut: the block of ResNet-50."""
+    """The block of ResNet-50: 1x1, 3x3 and 1x1 convolutions and a shortcut."""
 
     expansion = 4
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, width * self.expansion, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(width * self.expansion)
+        self.conv1, self.bn1 = _convolution(inputs, width, 1)
+        self.conv2, self.bn2 = _convolution(width, width, 3, stride)
+        self.conv3, self.bn3 = _convolution(width, width * self.expansion, 1)
         self.downsample = _shortcut(inputs, width * self.expansion, stride)
         self.relu = nn.ReLU(inplace=True)
-
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        """The batch norm that closes the residual branch."""
-        return self.bn3
 
     def forward(self, x: Tensor) -> Tensor:
         branch = self.relu(self.bn1(self.conv1(x)))
@@ -71,16 +56,18 @@ class BottleneckBlock(nn.Module):
         return out
 
 
+def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
+    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs)
+
+
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
-    if stride == 1 and inputs == outputs:
-        return None
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+    return None if stride == 1 and inputs == outputs else nn.Sequential(*_convolution(inputs, outputs, 1, stride))
 
 
 class Stem(nn.Conv2d):
-    """The first convolution. On a GPU the 3 channels of an image are filled up to 8 with zeros.
+    """The first convolution. On a GPU it pads the 3 channels of an image to 8 with zeros.
 
-    Matrix units take channels by eights; with 3, a slower kind of convolution is chosen, and the result is the same.
+    The result is the same. Tensor cores process channels in groups of 8; with 3, cuDNN picks a slower kernel.
     """
 
     def forward(self, images: Tensor) -> Tensor:
@@ -92,14 +79,14 @@ class Stem(nn.Conv2d):
 
 
 class ResNet(nn.Module):
-    """Images ``(n, 3, H, W)``, normalised, in; globally averaged features ``(n, feature_dim)`` out.
+    """Maps normalised images ``(n, 3, H, W)`` to globally averaged features ``(n, feature_dim)``.
 
-    With ``small_stem`` the first convolution is 3x3 with stride 1 and there is no max-pooling, else it is the
-    7x7 with stride 2, followed by max-pooling, of ImageNet.
+    Args:
+        block: the kind of residual block.
+        depths: blocks per stage.
+        small_stem: True starts with a 3x3 convolution of stride 1. False starts with ImageNet's 7x7 convolution of
+            stride 2 and a max-pooling.
     """
-
-    feature_dim: int
-    """Length of a feature vector."""
 
     def __init__(self, block: type[BasicBlock | BottleneckBlock], depths: Sequence[int], *, small_stem: bool) -> None:
         super().__init__()
@@ -117,14 +104,15 @@ class ResNet(nn.Module):
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.feature_dim = channels
+        """Length of a feature vector."""
 
     def forward(self, images: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        features: Tensor = x.mean(dim=(2, 3))
-        return features
+        return torch.mean(x, dim=(2, 3))
 
 
+@backbone("resnet18")
 def resnet18(image_size: int, *, generator: torch.Generator) -> ResNet:
     """ResNet-18 for square images of ``image_size`` pixels, 512 features, weights from ``generator``.
 
@@ -135,54 +123,45 @@ def resnet18(image_size: int, *, generator: torch.Generator) -> ResNet:
     return _residual(BasicBlock, (2, 2, 2, 2), image_size, generator)
 
 
+@backbone("resnet34")
 def resnet34(image_size: int, *, generator: torch.Generator) -> ResNet:
     """ResNet-34 for square images of ``image_size`` pixels, 512 features, weights from ``generator``."""
     return _residual(BasicBlock, (3, 4, 6, 3), image_size, generator)
 
 
+@backbone("resnet50")
 def resnet50(image_size: int, *, generator: torch.Generator) -> ResNet:
     """ResNet-50 for square images of ``image_size`` pixels, 2048 features, weights from ``generator``."""
     return _residual(BottleneckBlock, (3, 4, 6, 3), image_size, generator)
 
 
 def _residual(
-    block: type[BasicBlock | BottleneckBlock],
-    depths: Sequence[int],
-    image_size: int,
-    generator: torch.Generator,
+    block: type[BasicBlock | BottleneckBlock], depths: Sequence[int], image_size: int, generator: torch.Generator
 ) -> ResNet:
-    build: Callable[[], ResNet] = partial(ResNet, block, depths, small_stem=image_size <= SMALL_IMAGE)
-    encoder = initialised(build, generator)
+    encoder = initialised(lambda: ResNet(block, depths, small_stem=image_size <= SMALL_IMAGE), generator)
     for part in encoder.modules():
         if isinstance(part, BasicBlock | BottleneckBlock):
-            # Every block then starts as its shortcut alone, which steadies the first steps.
-            nn.init.zeros_(part.last_norm.weight)
+            # Each block starts as its shortcut alone, which stabilises the first steps.
+            nn.init.zeros_(part.bn2.weight if isinstance(part, BasicBlock) else part.bn3.weight)
     return encoder
 
 
 def load_torchvision(encoder: ResNet, state: Mapping[str, Tensor]) -> None:
-    """Load a torchvision checkpoint of the same architecture into ``encoder``, without its classifier.
+    """Load a torchvision checkpoint of the same architecture into ``encoder``. The classifier is ignored.
 
     >>> encoder = resnet18(224, generator=torch.Generator().manual_seed(0))
     >>> load_torchvision(encoder, {**encoder.state_dict(), "fc.bias": torch.zeros(1000)})
     """
-    wanted = encoder.state_dict()
-    given = {name: value for name, value in state.items() if not name.startswith("fc.")}
-    # Checkpoints written before batch norms counted their batches lack the counter; torch fills it in.
-    missing = sorted(name for name in wanted.keys() - given.keys() if not name.endswith("num_batches_tracked"))
-    unexpected = sorted(given.keys() - wanted.keys())
-    misshapen = [
-        f"{name} is {tuple(given[name].shape)}, expected {tuple(value.shape)}"
-        for name, value in wanted.items()
-        if name in given and given[name].shape != value.shape
-    ]
-    faults = [f"missing {name}" for name in missing] + [f"unexpected {name}" for name in unexpected] + misshapen
+    expected = encoder.state_dict()
+    weights = {name: value for name, value in state.items() if not name.startswith("fc.")}
+    # Old checkpoints lack the counter of batches in batch norms; torch fills it in.
+    missing = sorted(name for name in expected.keys() - weights.keys() if not name.endswith("num_batches_tracked"))
+    faults = [f"missing {name}" for name in missing]
+    faults += [f"unexpected {name}" for name in sorted(weights.keys() - expected.keys())]
+    differing = [name for name, value in expected.items() if name in weights and weights[name].shape != value.shape]
+    faults += [f"{name} is {tuple(weights[name].shape)}, expected {tuple(expected[name].shape)}" for name in differing]
     if faults:
-        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
-        stem = (
-            f". Checkpoints with the 7x7 stem fit networks built for images above {SMALL_IMAGE} pixels"
-            if "conv1.weight" in given and given["conv1.weight"].shape != wanted["conv1.weight"].shape
-            else ""
-        )
-        raise InputError(f"the checkpoint does not fit this network: {'; '.join(faults[:3])}{more}{stem}")
-    encoder.load_state_dict(given)
+        hint = f". Checkpoints with the 7x7 stem fit networks built for images above {SMALL_IMAGE} pixels"
+        advice = hint if "conv1.weight" in differing else ""
+        raise InputError(f"the checkpoint does not fit this network: {first_few(faults, limit=3)}{advice}")
+    encoder.load_state_dict(weights)

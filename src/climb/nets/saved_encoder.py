@@ -1,7 +1,8 @@
-"""An encoder as a file: its weights, and what one must know to feed it."""
+"""An encoder as a file: its weights, image size and normalisation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from torch import nn
 
 from climb.errors import InputError
 from climb.nets.build import build_network
-from climb.state import load_tree, save_tree
+from climb.state import load_tree, restoring, save_tree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SavedEncoder:
-    """A trained encoder, ready to use: ``encoder((images / 255 - mean) / std)`` in eval mode."""
+    """A trained encoder in eval mode, and its normalisation: ``encoder((images / 255 - mean) / std)``."""
 
     encoder: nn.Module
     backbone: str
@@ -26,37 +27,48 @@ class SavedEncoder:
 
 
 def save_encoder(path: Path, saved: SavedEncoder, **notes: Any) -> None:
-    """Write an encoder; ``notes`` is plain data kept beside it."""
-    tree = {
-        "backbone": saved.backbone,
-        "image_size": saved.image_size,
-        "mean": list(saved.mean),
-        "std": list(saved.std),
-        "encoder": saved.encoder.state_dict(),
-        **notes,
-    }
-    save_tree(path, tree, kind="encoder")
+    """Write an encoder to a file. ``notes`` are plain data stored with it."""
+    save_tree(path, {**vars(saved), "encoder": saved.encoder.state_dict(), **notes}, kind="encoder")
 
 
-def load_encoder(path: str | Path, *, device: torch.device | str = "cpu") -> SavedEncoder:
-    """The encoder of a run's ``model.safetensors``, in eval mode.
+def load_encoder(
+    path: str | Path, *, device: torch.device | str = "cpu", owner: Mapping[str, Any] | None = None
+) -> SavedEncoder:
+    """Load the encoder of a run's ``model.safetensors``, in eval mode.
+
+    Args:
+        path: the file.
+        device: where to load it.
+        owner: values, such as the ``config_hash`` of a run, that must agree with those in the file, if it has them.
 
     Raises:
-        InputError: PCMC's encoder of patches is not rebuilt from a file.
+        InputError: the file holds the encoder of another run, or PCMC's patch encoder, which cannot be rebuilt from its
+            weights alone.
     """
-    tree = load_tree(Path(path), kind="encoder")
-    network = build_network(tree["backbone"], tree["image_size"], generator=torch.Generator().manual_seed(0))
-    try:
-        network.encoder.load_state_dict(tree["encoder"])
-    except RuntimeError as error:  # torch's, where the names in the file are not the network's
-        raise InputError(
-            f"{path} holds an encoder that is not rebuilt from its weights alone (pcmc's, of patches); "
-            "give a file that Climb.save wrote"
-        ) from error
-    return SavedEncoder(
-        encoder=network.encoder.to(device).eval(),
-        backbone=tree["backbone"],
-        image_size=tree["image_size"],
-        mean=tuple(tree["mean"]),
-        std=tuple(tree["std"]),
-    )
+    path = Path(path)
+    tree = load_tree(path, kind="encoder")
+    with restoring(path):
+        for name, value in (owner or {}).items():
+            if tree.get(name, value) != value:
+                raise InputError(
+                    f"{path} is the encoder of another run ({name} {tree[name]}; its config.json says {value}); "
+                    "put its own back, or copy this one to another folder"
+                )
+        network = build_network(tree["backbone"], tree["image_size"], generator=torch.Generator().manual_seed(0))
+        try:
+            network.encoder.load_state_dict(tree["encoder"])
+        except RuntimeError as error:  # from torch: the names in the file are not those of the network
+            reason = "holds an encoder that cannot be rebuilt from its weights alone (PCMC's patch encoder)"
+            raise InputError(f"{path} {reason}; give a file that Climb.save wrote") from error
+        return SavedEncoder(
+            encoder=network.encoder.to(device).eval(),
+            backbone=tree["backbone"],
+            image_size=tree["image_size"],
+            mean=_channels(tree["mean"]),
+            std=_channels(tree["std"]),
+        )
+
+
+def _channels(values: Any) -> tuple[float, float, float]:
+    red, green, blue = map(float, values)
+    return red, green, blue

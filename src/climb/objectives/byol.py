@@ -1,4 +1,4 @@
-"""BYOL: predict what a slowly moving copy of the network says of the other view (Grill et al., 2020)."""
+"""BYOL: predict the embedding of the other view by a momentum network (Grill et al., 2020)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from climb.objectives.contract import Objective
 
 
 class BYOL(Objective):
-    """A trained head q predicts, from each view's embedding, the momentum network's embedding of the other view.
+    """A trained head q maps the embedding of each view to the momentum network's embedding of the other view.
 
-    With z1, z2 the embeddings of an image's views and z1', z2' those of the momentum network, which gets no gradient::
+    z1 and z2 are the student's embeddings of the two views, z1' and z2' those of the momentum network, without
+    gradient::
 
         L = mean over images of [2 - 2 cos(q(z1), z2')] + [2 - 2 cos(q(z2), z1')]
 
-    and after each gradient step momentum <- decay * momentum + (1 - decay) * student.
+    After each gradient step, momentum <- decay * momentum + (1 - decay) * student.
 
-    Where sources disagree: the two terms are summed, as in the paper, not halved. The decay is constant; the paper
-    raises it from 0.996 to 1 over a training whose length is known, which a stream's is not. The average is over
-    parameters only: the momentum network runs in train mode, normalises by its own batch and keeps running statistics
-    of its own. The predictor sees both views in one call, as the projector does.
+    Where sources disagree:
+
+    - The two terms are summed, as in the paper, not averaged.
+    - The decay is constant. The paper raises it from 0.996 to 1 over a training of known length; a stream has none.
+    - Only parameters are averaged. The momentum network runs in train mode and keeps its own batch statistics.
+    - The predictor receives both views in one call, like the projector.
 
     Args:
-        student: the network that is trained; copied, not kept.
+        student: the trained network. The momentum network starts as its copy.
         predictor: q, from embeddings (m, d) to (m, d). Trained.
         decay: weight of the old momentum network in each average, 0 to 1.
 
@@ -36,6 +39,8 @@ class BYOL(Objective):
     >>> round(BYOL.loss(predicted, targets).item(), 4)  # (2 - 2) + (2 - 2 * 0.8): each predicts the other's target
     0.4
     """
+
+    settings = ()
 
     def __init__(self, student: nn.Module, predictor: nn.Module, decay: float = 0.99) -> None:
         super().__init__()
@@ -46,7 +51,7 @@ class BYOL(Objective):
         self.decay = decay
 
     def forward(self, encoded: Encoded) -> torch.Tensor:
-        """The loss of a training batch, stream and replay rows alike."""
+        """The loss of a training batch. Stream and replay rows are treated equally."""
         embeddings = encoded.embeddings
         targets = encoded.embedded_by(self.momentum)
         predicted = self.predictor(embeddings.flatten(0, 1)).view_as(embeddings)
@@ -54,15 +59,15 @@ class BYOL(Objective):
 
     @staticmethod
     def loss(predicted: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The loss of predictions and of the momentum network's embeddings, (2, n, d) each, views in the same order."""
+        """The loss of predictions and momentum embeddings, (2, n, d) each, with views in the same order."""
         cosines = F.cosine_similarity(predicted, targets.flip(0), dim=2)
         return (2 - 2 * cosines).sum(0).mean()
 
     def forwards(self, rows: int) -> int:
-        """Both views of every row go through the momentum network."""
+        """The momentum network encodes both views of every row."""
         return 2 * rows
 
     @torch.no_grad()
     def after_step(self, student: nn.Module) -> None:
-        """The momentum network follows the student."""
+        """Update the moving average."""
         torch._foreach_lerp_(list(self.momentum.parameters()), list(student.parameters()), 1.0 - self.decay)

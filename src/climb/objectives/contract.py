@@ -1,8 +1,9 @@
-"""What an objective promises: a loss of an encoded training batch."""
+"""The contract of an objective: a scalar loss of an encoded training batch."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import warnings
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -11,29 +12,36 @@ from climb.nets import Encoded
 
 
 class Objective(nn.Module):
-    """The objective socket: what do we learn? Its parameters, if any, are trained."""
+    """Base class of objectives. Its parameters are trained."""
 
+    settings: ClassVar[tuple[str, ...] | None] = None
+    """Settings of the learner that it depends on, such as ``temperature``; None if it does not declare them."""
     final_norm: ClassVar[bool] = True
-    """Whether the projector it is used with ends in a batch norm."""
+    """Whether its projector ends with a batch norm."""
     needs_stream: ClassVar[bool] = False
-    """Whether it cannot learn from a batch of replay rows alone."""
+    """Whether it needs stream rows in every batch."""
     needs_replay: ClassVar[bool] = False
-    """Whether parts of it are idle in a method that trains on no stored image as it is."""
-    falls: ClassVar[bool] = True
-    """Whether steps on the same views lower its loss. False where what it is held to may run ahead of the student;
-    `climb.checks.check_method` then does not ask."""
+    """Whether some of its parameters train on replay rows only."""
+    loss_decreases: ClassVar[bool] = True
+    """Whether repeated steps on the same views lower its loss, which `climb.testing.check_method` checks. False if its
+    targets may move ahead of the student."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "falls" in vars(cls):
+            warnings.warn("falls is now loss_decreases; the next release removes the old name", DeprecationWarning, 2)
+            cls.loss_decreases = vars(cls)["falls"]
 
     def forward(self, encoded: Encoded) -> torch.Tensor:
         """The scalar loss."""
         raise TypeError(f"{type(self).__name__} must define forward(encoded)")
 
     def forwards(self, rows: int) -> int:
-        """Views that `forward` sends through a network of its own without gradient, of so many rows; for the budget."""
+        """Views that `forward` encodes with a network of its own, given so many rows. The budget counts them."""
         return 0
 
     def on_first_replay(self, student: nn.Module) -> None:
-        """The first batch with replay rows is about to be trained on."""
+        """Called before the first batch with replay rows."""
 
     def after_step(self, student: nn.Module) -> None:
-        """The student has taken a gradient step: objectives that follow it with an average do so here. It is not to be
-        changed."""
+        """Called after each gradient step of the student, for moving averages of it. It must not be changed."""

@@ -1,4 +1,4 @@
-"""SimSiam: two views that predict each other, and nothing to compare them with (Chen and He, 2021)."""
+"""SimSiam: two views predict each other, without negatives (Chen and He, 2021)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from climb.objectives.contract import Objective
 
 
 class SimSiam(Objective):
-    """A trained head q predicts, from each view's embedding, the embedding of the image's other view.
+    """A trained head q predicts, from the embedding of each view, the embedding of the other view.
 
-    With z1 and z2 the embeddings of an image's views and sg a value that no gradient passes::
+    z1 and z2 are the embeddings of the two views, and sg stops the gradient::
 
         L = mean over images of -1/2 [cos(q(z1), sg z2) + cos(q(z2), sg z1)]
 
-    Without negatives a constant embedding would be a perfect answer (loss -1); the stopped gradient and the predictor
-    are what keeps training away from it. At small batches they may not: watch the spread of the features.
+    Without negatives, a constant embedding is optimal (loss -1). The stopped gradient and the predictor prevent this
+    collapse, but not always with small batches: watch the spread of the features.
 
-    The predictor sees both views in one call, as the projector does, so its batch norm takes its statistics over both;
-    the original calls it once per view. It is trained at the learning rate of everything else; the original's option of
-    a rate of its own, exempt from the schedule, has no place where the rate is constant.
+    Where sources disagree: the predictor receives both views in one call, like the projector, so its batch norm uses
+    statistics of both. The original calls it once per view. The predictor has the common learning rate; the original
+    can give it one of its own, without a schedule.
 
     Args:
         predictor: q, from embeddings (m, d) to (m, d). Trained.
@@ -32,17 +32,19 @@ class SimSiam(Objective):
     -0.6
     """
 
+    settings = ()
+
     def __init__(self, predictor: nn.Module) -> None:
         super().__init__()
         self.predictor = predictor
 
     def forward(self, encoded: Encoded) -> torch.Tensor:
-        """The loss of a training batch, stream and replay rows alike."""
+        """The loss of a training batch. Stream and replay rows are treated equally."""
         embeddings = encoded.embeddings
         predicted = self.predictor(embeddings.flatten(0, 1)).view_as(embeddings)
         return self.loss(predicted, embeddings)
 
     @staticmethod
     def loss(predicted: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
-        """The loss of predictions and embeddings, (2, n, d) each; no gradient passes through the embeddings."""
+        """The loss of predictions and embeddings, (2, n, d) each. The embeddings get no gradient."""
         return -F.cosine_similarity(predicted, embeddings.detach().flip(0), dim=2).mean()

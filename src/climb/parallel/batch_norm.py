@@ -23,11 +23,8 @@ class GlobalBatchNorm(_BatchNorm):
     """
 
     def __init__(self, norm: _BatchNorm, group: Group) -> None:
-        super().__init__(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
-        self.weight, self.bias = norm.weight, norm.bias
-        self.running_mean, self.running_var = norm.running_mean, norm.running_var
-        self.num_batches_tracked = norm.num_batches_tracked
-        self.training = norm.training
+        super().__init__(norm.num_features)
+        vars(self).update(vars(norm))
         self._group = group
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -83,7 +80,7 @@ class _Normalise(torch.autograd.Function):
         wide, hat = gradient.to(scale.dtype), (x.to(scale.dtype) - _wide(mean, x)) * _wide(scale, x)
         of_bias, of_weight = wide.sum(ctx.dims), (wide * hat).sum(ctx.dims)
         # This process's share of the parameters' gradients is added to the others' later, with all the rest.
-        means = ctx.group.add_up(torch.stack([of_bias, of_weight])) / count
+        means = ctx.group.all_reduce(torch.stack([of_bias, of_weight])) / count
         inner = wide - _wide(means[0], wide) - hat * _wide(means[1], wide)
         of_input = inner * _wide(scale if weight is None else scale * weight, wide)
         shares = (None, None) if weight is None else (of_weight.to(weight.dtype), of_bias.to(weight.dtype))

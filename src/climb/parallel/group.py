@@ -1,29 +1,28 @@
-"""Who trains this learner: one process, or the R processes that torchrun started."""
+"""The processes that train one learner: a single one, or the R processes that torchrun started."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from climb.errors import ClimbError, InputError
 
-# The others wait in a collective while the first process evaluates, however long that takes. torchrun ends them all
-# when one of them dies, so a short limit would only end runs that are well.
+# The other processes wait in a collective while the first one evaluates, however long that takes. torchrun ends all of
+# them when one dies, so a short limit would only end healthy runs.
 PATIENCE = timedelta(days=7)
-Done = TypeVar("Done")
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Group:
-    """The processes that train one learner together. Every one must call the same things in the same order.
+    """The processes that train one learner together. All must call the same methods in the same order.
 
     >>> Group().gather(torch.ones(2)).shape
     torch.Size([1, 2])
@@ -32,7 +31,9 @@ class Group:
     rank: int = 0
     """Number of this process."""
     size: int = 1
-    """How many there are."""
+    """Number of processes."""
+    fetches_own_share: bool = field(default=False, init=False)
+    """Whether a `ShardedStore` gives this process only its own share of the images; see `own_share_only`."""
 
     @property
     def first(self) -> bool:
@@ -47,14 +48,25 @@ class Group:
         dist.all_gather(list(stacked.unbind()), tensor.contiguous())
         return stacked
 
-    def add_up(self, tensor: torch.Tensor) -> torch.Tensor:
+    def all_gather(self, *numbers: int) -> list[list[int]]:
+        """A few whole numbers of each process, one row per process. The hosts exchange them; no device waits."""
+        rows: list[list[int]] = self.gather(torch.tensor(numbers, dtype=torch.int64)).tolist()
+        return rows
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over all processes, in place; the same bits everywhere."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
-    def exchange(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
-        """Rows (sum of ``sent``, ...), those for rank 0 first; what the others sent here, that of rank 0 first."""
+    def all_to_all(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
+        """Send rows to each process, and return the rows that each sent here. Both are ordered by rank.
+
+        Args:
+            rows: (sum of ``sent``, ...).
+            sent: rows for each process.
+            received: rows from each process.
+        """
         if self.size == 1:
             return rows
         out = rows.new_empty((sum(received), *rows.shape[1:]))
@@ -69,23 +81,30 @@ class Group:
         dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
         return box[0]
 
-    def first_then_others(self, work: Callable[[], Done]) -> Done:
-        """Each process's own outcome of ``work``, which the others begin when the first has done it."""
+    @contextmanager
+    def first_process_first(self) -> Iterator[None]:
+        """The other processes enter the context when the first has left it."""
         if not self.first:
-            self.table(0)
-        done = work()
+            self.all_gather(0)
+        yield
         if self.first:
-            self.table(0)
-        return done
+            self.all_gather(0)
 
-    def table(self, *numbers: int) -> list[list[int]]:
-        """A few whole numbers of each process, one row a process; by way of the hosts, no device waits."""
-        found: list[list[int]] = self.gather(torch.tensor(numbers, dtype=torch.int64)).tolist()
-        return found
+    @contextmanager
+    def own_share_only(self) -> Iterator[None]:
+        """Inside, a `ShardedStore` gives each process its own `chunk` of the images, and black ones for the rest.
+
+        For a batch of which each process trains on its own rows only: R times fewer bytes travel.
+        """
+        before, self.fetches_own_share = self.fetches_own_share, True
+        try:
+            yield
+        finally:
+            self.fetches_own_share = before
 
     def check_agreement(self, *numbers: int) -> None:
-        """Stop if the processes, which must all come to the same numbers, have not."""
-        rows = self.table(*numbers)
+        """Raise if the processes have different numbers."""
+        rows = self.all_gather(*numbers)
         if any(row != rows[0] for row in rows):
             raise ClimbError(
                 f"the processes of this run no longer agree on what the memory holds ({rows}): they need the same "
@@ -93,60 +112,38 @@ class Group:
             )
 
 
-_current = Group()
-
-
-def current() -> Group:
-    """The group that this process is in; a group of one outside of `joined`."""
-    return _current
+SINGLE = Group()
+"""The group of a process that trains alone."""
 
 
 def is_first() -> bool:
-    """Whether this process is the one that speaks to people: the first of those torchrun started, or the only one."""
+    """Whether this process prints: the first that torchrun started, or the only one."""
     return int(os.environ.get("RANK", "0")) == 0 if _started_by_torchrun() else True
 
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Group]:
-    """Inside, this process and the others that torchrun started are one group, whose tensors are on ``device``.
+    """The group of this process and the others that torchrun started, with tensors on ``device``.
 
-    A process that was started alone is a group of one, and nothing is set up.
+    Gives `SINGLE` to a process that torchrun did not start.
     """
     size = int(os.environ["WORLD_SIZE"]) if _started_by_torchrun() else 1
     if size == 1:
-        yield Group()
+        yield SINGLE
         return
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"training across processes works on cpu and cuda; the device is {device}")
     # Both: hosts exchange counts and checkpoints while devices exchange rows and gradients.
     dist.init_process_group("gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl", timeout=PATIENCE)
     try:
-        with _be(Group(rank=dist.get_rank(), size=size)) as group:
-            yield group
+        yield Group(rank=dist.get_rank(), size=size)
         dist.barrier()  # gloo aborts a process whose peers have gone before it
     finally:
         dist.destroy_process_group()
 
 
-@contextmanager
-def alone() -> Iterator[Group]:
-    """Inside, this process is a group of one: what is built here waits for nobody."""
-    with _be(Group()) as group:
-        yield group
-
-
-@contextmanager
-def _be(group: Group) -> Iterator[Group]:
-    global _current
-    before, _current = _current, group
-    try:
-        yield group
-    finally:
-        _current = before
-
-
 def own_device(name: str) -> str:
-    """The device of this process by name: with several processes on a machine, each takes its own GPU.
+    """The name of this process's device. Of several processes on a machine, each takes its own GPU.
 
     >>> own_device("cpu")
     'cpu'

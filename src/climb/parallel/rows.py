@@ -1,13 +1,14 @@
-"""Which rows of a batch are whose, and how all come to know what became of all."""
+"""Rows of a shared batch: the share of each process, and how results and gradients are collected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
+from torch import nn
 
 from climb.parallel.group import Group
 
@@ -99,3 +100,26 @@ class Share:
         """Values (v, m', ...) of this process's replay rows to those (v, r, ...) of all, in the order of those rows."""
         counts = [len(replayed) for _, replayed in self._rows]
         return collect(own.transpose(0, 1), counts, self.group).transpose(0, 1)
+
+
+@torch.no_grad()
+def share_gradients(split: Iterable[nn.Parameter], whole: Iterable[nn.Parameter], group: Group) -> None:
+    """Make the gradients of all processes those of the whole batch, in place and with one exchange.
+
+    Args:
+        split: parameters through which each process sent its own rows: their gradients add up.
+        whole: parameters through which each sent all rows: their gradients are alike already, and are averaged so that
+            rounding can never drive the processes apart.
+        group: the processes.
+    """
+    if group.size == 1:
+        return
+    added = [parameter.grad for parameter in split if parameter.grad is not None]
+    alike = [parameter.grad for parameter in whole if parameter.grad is not None]
+    for gradient in alike:
+        gradient.div_(group.size)
+    gradients = added + alike
+    total = group.all_reduce(torch.cat([gradient.flatten() for gradient in gradients]))
+    parts = torch.split(total, [gradient.numel() for gradient in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))

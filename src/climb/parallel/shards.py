@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from climb.parallel.group import Group
-from climb.parallel.rows import chunk
-
-_own_share_only = False
-
-
-@contextmanager
-def own_share_only() -> Iterator[None]:
-    """Inside, a store gives each process only its own `chunk` of the images asked for, and black ones for the rest.
-
-    For a batch of which each process trains on its own rows alone: R times less travels.
-    """
-    global _own_share_only
-    before, _own_share_only = _own_share_only, True
-    try:
-        yield
-    finally:
-        _own_share_only = before
+from climb.parallel.rows import chunk, collect
 
 
 class ShardedStore:
@@ -36,13 +19,15 @@ class ShardedStore:
     share first, ceil(capacity / R) images, and for half as many again each time a process happens to own more than it
     has room for: all together they hold at most ``capacity``.
 
-    To `get` images every process sends those it keeps to all others or, inside `own_share_only`, to the one that trains
-    on them. All know who keeps what and who needs what, so no count travels.
+    To `get` images, every process sends those it keeps to all others or, inside `Group.own_share_only`, to the one that
+    trains on them. All know which process keeps and needs which image, so no count travels.
     """
 
     def __init__(self, capacity: int, image_shape: tuple[int, ...], device: torch.device | str, group: Group) -> None:
         self._group = group
         self._kept = torch.zeros((math.ceil(capacity / group.size), *image_shape), dtype=torch.uint8, device=device)
+        self.device = self._kept.device
+        """Where images live."""
         self._capacity = capacity
         self._free = list(range(capacity - 1, -1, -1))
         self._owner = np.full(capacity, -1, dtype=np.int64)  # by slot: the process that keeps the image
@@ -51,16 +36,6 @@ class ShardedStore:
 
     def __len__(self) -> int:
         return self._capacity - len(self._free)
-
-    @property
-    def kept(self) -> int:
-        """Images that this process keeps."""
-        return int((self._place >= 0).sum())
-
-    @property
-    def device(self) -> torch.device:
-        """Where images live."""
-        return self._kept.device
 
     @property
     def nbytes(self) -> int:
@@ -90,7 +65,9 @@ class ShardedStore:
         wanted = np.asarray(slots, dtype=np.int64)
         if len(wanted) == 0:
             return self._kept[:0].clone()
-        return self._exchanged(wanted) if _own_share_only else self._gathered(wanted)
+        return self._exchanged(wanted) if self._group.fetches_own_share else self._gathered(wanted)
+
+    copied = get
 
     def _exchanged(self, wanted: np.ndarray) -> torch.Tensor:
         """This process's `chunk` of the images; the others are left black."""
@@ -101,7 +78,7 @@ class ShardedStore:
         owners = self._owner[wanted[parts[rank]]]
         received = np.bincount(owners, minlength=size).tolist()
         rows = self._kept.index_select(0, self._index(np.concatenate(sent)))
-        arrived = self._group.exchange(rows, [len(places) for places in sent], received)
+        arrived = self._group.all_to_all(rows, [len(places) for places in sent], received)
         # They arrive process by process; from each, in the order asked for.
         order = parts[rank].start + np.argsort(owners, kind="stable")
         images = self._kept.new_zeros((len(wanted), *self._kept.shape[1:]))
@@ -109,20 +86,10 @@ class ShardedStore:
 
     def _gathered(self, wanted: np.ndarray) -> torch.Tensor:
         owners = self._owner[wanted]
-        counts = np.bincount(owners, minlength=self._group.size)
         mine = self._kept.index_select(0, self._index(self._place[wanted[owners == self._group.rank]]))
-        most = int(counts.max())
-        padded = mine.new_zeros((most, *mine.shape[1:]))
-        padded[: len(mine)] = mine
-        # Within what a process sent, rows are in the order asked for.
-        turn = np.zeros(len(wanted), dtype=np.int64)
-        for rank in range(self._group.size):
-            turn[owners == rank] = np.arange(counts[rank])
-        return self._group.gather(padded).flatten(0, 1).index_select(0, self._index(owners * most + turn))
-
-    def copied(self, slots: Sequence[int]) -> torch.Tensor:
-        """The images in ``slots``, as `get` gives them."""
-        return self.get(slots)
+        arrived = collect(mine, np.bincount(owners, minlength=self._group.size).tolist(), self._group)
+        # They arrive process by process; from each, in the order asked for.
+        return arrived.index_select(0, self._index(np.argsort(owners, kind="stable").argsort()))
 
     def release(self, slots: Sequence[int]) -> None:
         """Give slots back."""

@@ -1,7 +1,8 @@
-"""The page of a run: one HTML file, complete in itself, that says what was run, what came out and what it cost."""
+"""The report of a run, written from its folder: `report.html`, one self-contained page, and plots as PNG."""
 
 from __future__ import annotations
 
 from climb.report.page import write_report
+from climb.report.plots import draw_plots
 
-__all__ = ["write_report"]
+__all__ = ["draw_plots", "write_report"]

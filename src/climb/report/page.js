@@ -1,17 +1,17 @@
 "use strict";
-// Everything a page does beyond being read. It works without, too. No framework, no network but the page's own server.
+// Optional behaviour: pages can be read without it. No framework; requests go to the own server only.
 
 // -- light and dark ------------------------------------------------------------------------------------------------
 const root = document.documentElement;
-const kept = {
+const storedTheme = {
   get() { try { return localStorage.getItem("climb-theme"); } catch { return null; } },
-  set(theme) { try { localStorage.setItem("climb-theme", theme); } catch { /* a page from a file may not keep anything */ } },
+  set(theme) { try { localStorage.setItem("climb-theme", theme); } catch { /* a page opened from a file has no storage */ } },
 };
-if (kept.get()) root.dataset.theme = kept.get();
+if (storedTheme.get()) root.dataset.theme = storedTheme.get();
 document.querySelector(".theme")?.addEventListener("click", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  kept.set(root.dataset.theme);
+  storedTheme.set(root.dataset.theme);
 });
 
 // -- values under the pointer --------------------------------------------------------------------------------------
@@ -22,7 +22,7 @@ document.body.append(reading);
 const guide = document.createElementNS("http://www.w3.org/2000/svg", "line");
 guide.setAttribute("class", "guide");
 const pair = (text) => text.split(" ").map(Number);
-const written = (value) => Number(value.toPrecision(4)).toLocaleString("en");
+const formatted = (value) => Number(value.toPrecision(4)).toLocaleString("en");
 
 function nearest(path, at) {
   let best = null;
@@ -32,7 +32,7 @@ function nearest(path, at) {
   return best;
 }
 
-function read(event) {
+function showValues(event) {
   const chart = event.target.closest?.("svg.chart");
   if (!chart) {
     reading.hidden = true;
@@ -44,12 +44,12 @@ function read(event) {
   const [y0, y1] = pair(chart.dataset.y);
   const box = chart.getBoundingClientRect();
   const at = (event.clientX - box.left) * chart.viewBox.baseVal.width / box.width;
-  const found = [...chart.querySelectorAll("path.line")].map((path) => [path.dataset.name, nearest(path, at)]);
-  const points = found.filter(([, point]) => point);
+  const all = [...chart.querySelectorAll("path.line")].map((path) => [path.dataset.name, nearest(path, at)]);
+  const points = all.filter(([, point]) => point);
   if (!points.length) return;
   const place = points.map(([, point]) => point[0]).sort((a, b) => Math.abs(a - at) - Math.abs(b - at))[0];
   const x = x0 + (place - left) / (right - left) * (x1 - x0);
-  const lines = points.map(([name, [, y]]) => `${name}: ${written(y0 + (bottom - y) / (bottom - top) * (y1 - y0))}`);
+  const lines = points.map(([name, [, y]]) => `${name}: ${formatted(y0 + (bottom - y) / (bottom - top) * (y1 - y0))}`);
   reading.textContent = [`at ${Math.round(x).toLocaleString("en")}`, ...lines].join("\n");
   reading.style.whiteSpace = "pre-line";
   reading.style.left = `${scrollX + Math.min(event.clientX + 14, innerWidth - 200)}px`;
@@ -58,22 +58,22 @@ function read(event) {
   for (const [name, value] of [["x1", place], ["x2", place], ["y1", top], ["y2", bottom]]) guide.setAttribute(name, value);
   chart.append(guide);
 }
-document.addEventListener("pointermove", read);
+document.addEventListener("pointermove", showValues);
 
-// -- a closer look at a centroid -----------------------------------------------------------------------------------
+// -- click to enlarge a contact sheet ------------------------------------------------------------------------------
 document.addEventListener("click", (event) => event.target.closest?.(".sheet")?.classList.toggle("large"));
 
-// -- tables that sort ----------------------------------------------------------------------------------------------
-const chosen = new Map();  // table -> [column, direction], so that fresh rows can be sorted as the old ones were
+// -- sortable tables -----------------------------------------------------------------------------------------------
+const chosen = new Map();  // table -> [column, direction], to sort updated rows again
 
 function sort(table) {
   if (!chosen.has(table)) return;
   const [column, direction] = chosen.get(table);
-  // A row that says what is wrong with a run has fewer cells.
+  // The row of an unreadable run has fewer cells.
   const key = (row) => row.cells[column]?.dataset.value ?? row.cells[column]?.textContent.trim() ?? "";
   const rows = [...table.tBodies[0].rows].sort((one, other) => {
     const [a, b] = [key(one), key(other)];
-    if ((a === "") !== (b === "")) return a === "" ? 1 : -1;  // what is not known comes last either way
+    if ((a === "") !== (b === "")) return a === "" ? 1 : -1;  // empty cells come last in both directions
     const numbers = a !== "" && !Number.isNaN(Number(a)) && !Number.isNaN(Number(b));
     return direction * (numbers ? a - b : a.localeCompare(b, "en", { numeric: true }));
   });
@@ -89,24 +89,24 @@ document.addEventListener("click", (event) => {
   if (!cell || !event.target.closest("button")) return;
   const table = cell.closest("table");
   const [column, direction] = chosen.get(table) ?? [];
-  const first = cell.classList.contains("number") ? -1 : 1;  // of numbers, people want the highest first
+  const first = cell.classList.contains("number") ? -1 : 1;  // numbers begin with the highest
   chosen.set(table, [cell.cellIndex, column === cell.cellIndex ? -direction : first]);
   sort(table);
 });
 
 // -- choosing runs to compare --------------------------------------------------------------------------------------
-function count() {
+function updateCompareButton() {
   const button = document.querySelector("button.compare");
   if (button) button.disabled = document.querySelectorAll("input[name=run]:checked").length < 2;
 }
-document.addEventListener("change", count);
-count();
+document.addEventListener("change", updateCompareButton);
+updateCompareButton();
 
-// -- news from the server ------------------------------------------------------------------------------------------
+// -- live updates --------------------------------------------------------------------------------------------------
 const live = document.querySelector("[data-live]");
 const versions = {};
 
-function replaced(id, markup) {
+function replacePart(id, markup) {
   const old = document.getElementById(id);
   if (!old) return;
   const open = [...old.querySelectorAll("details")].map((part) => part.open);
@@ -119,7 +119,7 @@ function replaced(id, markup) {
   fresh.querySelectorAll("input").forEach((part) => { part.checked = checked.has(part.value); });
   old.replaceWith(fresh);
   if (fresh.closest("table.sortable")) sort(fresh.closest("table"));
-  count();
+  updateCompareButton();
 }
 
 async function poll(address) {
@@ -128,12 +128,12 @@ async function poll(address) {
     if (versions[address]) url.searchParams.set("version", versions[address]);
     const answer = await fetch(url, { credentials: "same-origin" });
     if (answer.ok) {
-      const news = await answer.json();
-      versions[address] = news.version;
-      for (const [id, markup] of Object.entries(news.parts ?? {})) replaced(id, markup);
+      const update = await answer.json();
+      versions[address] = update.version;
+      for (const [id, markup] of Object.entries(update.parts ?? {})) replacePart(id, markup);
       root.dataset.polled = String(Number(root.dataset.polled ?? 0) + 1);
     }
-  } catch { /* the server is away for a moment, or for good: the page stays as it is */ }
+  } catch { /* the server cannot be reached: keep the page as it is */ }
   setTimeout(poll, Number(live.dataset.every), address);
 }
 if (live) for (const address of live.dataset.live.split(" ")) poll(address);

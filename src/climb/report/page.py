@@ -1,42 +1,43 @@
-"""The page itself."""
+"""The report of a run: one self-contained HTML file, `report.html`."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from climb.errors import ClimbError
 from climb.files import write_text
-from climb.report.again import again
-from climb.report.assets import inline_script, policy_of_a_file, style
-from climb.report.beside import beside
-from climb.report.encodable import encodable
+from climb.memory.snapshot import MemorySnapshot
+from climb.report.accuracy_section import accuracy_section
+from climb.report.compare import compare
+from climb.report.details import PAGE, configuration, cost, files, reproduce, versions
 from climb.report.gallery import gallery
-from climb.report.headline import every_number, headline
-from climb.report.learned import learned
-from climb.report.lived import lived, training
-from climb.report.particulars import PAGE, configuration, cost, files, versions
+from climb.report.markup import document
+from climb.report.memory_charts import memory_charts, training_charts
 from climb.report.record import Record, read_record
+from climb.report.summary import all_numbers, summary
 from climb.runs import RunFolder
-from climb.runs.remembered import Remembered
+from climb.runs.memory_snapshot import with_small_images
 
-NO_XML = {code: "\ufffd" for code in (*range(32), 0xFFFE, 0xFFFF) if chr(code) not in "\t\n\r"}
-"""Characters that XML has no place for, and a file's name may hold."""
-TOGGLE = '<button type="button" class="theme" aria-label="light or dark" title="light or dark">◐</button>'
+STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+"""Theme, values under the pointer, sorting, live updates."""
 
 
 def write_report(folder: Path, *, others: Sequence[Path] = ()) -> Path:
-    """Write `report.html` into a run folder: one file that needs nothing else, from what is in the folder.
+    """Write `report.html` into a run folder and return its path.
 
-    A run that is not finished gets a page of what there is so far. The same folder always gives the same page.
+    An unfinished run gets a page of what the folder holds so far. The same folder always gives the same page.
 
     Args:
-        folder: the run's.
-        others: folders of runs to show beside it.
+        folder: folder of the run.
+        others: folders of runs to compare it with.
 
     Raises:
-        InputError: a folder holds no run.
+        InputError: a folder holds no run, or its files are damaged.
 
     >>> write_report(Path("no-such-folder"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -44,58 +45,53 @@ def write_report(folder: Path, *, others: Sequence[Path] = ()) -> Path:
     """
     record = read_record(folder)
     path = record.path / PAGE
-    beside = {other.resolve(): other for other in others}  # each once, however its path is written
-    records = [read_record(other) for other in beside.values()]
+    distinct = {path.resolve(): path for path in (folder, *others)}  # a run may be named twice, by different paths
+    records = [read_record(other) for other in list(distinct.values())[1:]]
     write_text(path, render(record, others=records, memory=read_memory(folder)))
     return path
 
 
-def read_memory(folder: Path) -> Remembered | None:
-    """What the folder keeps of the memory, images made small: a checkpoint has them as large as the network takes them.
-
-    None also for one that cannot be read, which is no reason for no page.
-    """
+def read_memory(folder: Path) -> MemorySnapshot | None:
+    """The content of the memory, with reduced images. None if it is missing or cannot be read."""
     try:
-        found = RunFolder(folder).load_memory()
-    except (ClimbError, OSError, LookupError, TypeError, ValueError):  # also one that a newer version wrote
+        snapshot = RunFolder(folder).load_memory()
+    except (ClimbError, OSError, LookupError, TypeError, ValueError):  # damaged, or written by a newer version
         return None
-    return None if found is None else found.smaller()
+    # A checkpoint holds images of full size, which would make a huge page.
+    return None if snapshot is None else with_small_images(snapshot)
 
 
-def render(record: Record, *, others: Sequence[Record] = (), memory: Remembered | None = None) -> str:
-    """The page as text. It is well-formed XML too, so that anything can read it back."""
-    body = "\n".join(
-        [
-            headline(record),
-            learned(record),
-            beside([record, *others]),
-            gallery(memory),
-            lived(record),
-            training(record),
-            cost(record),
-            every_number(record),
-            again(record),
-            configuration(record),
-            versions(record),
-            files(record),
-        ]
+def render(record: Record, *, others: Sequence[Record] = (), memory: MemorySnapshot | None = None) -> str:
+    """The page as text."""
+    live = live_sections(record)
+    top = [live.pop("summary"), live.pop("accuracy"), compare([record, *others]), gallery(memory)]
+    body = "\n".join([*top, *live.values(), *fixed_sections(record), files(record)])
+    inline = f"\n//<![CDATA[\n{SCRIPT}//]]>\n"  # well-formed XML, too
+    policy = (
+        f"default-src 'none'; script-src {_digest(inline)}; style-src {_digest(STYLE)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
     )
-    whole = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8"/>
-<meta http-equiv="Content-Security-Policy" content="{escape(policy_of_a_file())}"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<title>{escape(record.title)}</title>
-<style>{style()}</style>
-</head>
-<body>
-{TOGGLE}
-<main>
-{body}
-</main>
-<script>{inline_script()}</script>
-</body>
-</html>
-"""
-    return encodable(whole).translate(NO_XML)
+    head = f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}"/>\n<style>{STYLE}</style>'
+    return document(record.title, body, head=head, end=f"<script>{inline}</script>")
+
+
+def live_sections(record: Record) -> dict[str, str]:
+    """The sections that change during a run, by id, without the memory."""
+    return {
+        "summary": summary(record),
+        "accuracy": accuracy_section(record),
+        "memory-charts": memory_charts(record),
+        "training": training_charts(record),
+        "cost": cost(record),
+        "numbers": all_numbers(record),
+    }
+
+
+def fixed_sections(record: Record) -> list[str]:
+    """The sections that stay the same during a run, without the files."""
+    return [reproduce(record), configuration(record), versions(record)]
+
+
+def _digest(text: str) -> str:
+    """A source of a content security policy that allows exactly this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"

@@ -1,12 +1,8 @@
-"""Runs: a folder, a journal, a checkpoint, a result."""
+"""The run folder on disk: configuration, journal, checkpoint, result, memory snapshot."""
 
 from __future__ import annotations
 
-from climb.runs.experiment import experiment
-from climb.runs.folder import RunFolder
-from climb.runs.interrupt import Finished, Interrupted
+from climb.runs.folder import Result, RunFolder
 from climb.runs.journal import Journal
-from climb.runs.result import Result
-from climb.runs.start import execute
 
-__all__ = ["Finished", "Interrupted", "Journal", "Result", "RunFolder", "execute", "experiment"]
+__all__ = ["Journal", "Result", "RunFolder"]

@@ -1,74 +1,98 @@
-"""A run folder: what is where, and whose it is."""
+"""A run folder: its files, and the configuration that owns it; and the result as a dictionary."""
 
 from __future__ import annotations
 
+import numbers
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
-from climb.config import Execution, RunConfig, from_dict, to_dict
+from climb.engine.choices import REFERENCE
 from climb.errors import ClimbError, InputError
-from climb.files import leftovers, write_json
-from climb.lock import exclusive
-from climb.runs.believed import FORMAT_VERSION, check_format, check_result
-from climb.runs.command import command_line
-from climb.runs.journal import Journal
-from climb.runs.json_files import ADVICE, read_object
-from climb.runs.remembered import Remembered, remembered
-from climb.state import load_tree, save_tree
+from climb.files import exclusive, leftovers
+from climb.memory.snapshot import Group, MemorySnapshot
+from climb.runs.checkpoints import Checkpoints
+from climb.runs.journal import Journal, plain
+from climb.runs.memory_snapshot import snapshot_of, with_small_images
+from climb.runs.provenance import command_line
+from climb.runs.run_file_checks import (
+    ADVICE,
+    FORMAT_VERSION,
+    IDENTITY,
+    check_format,
+    check_result,
+    other_run,
+    read_object,
+    write_object,
+)
+from climb.settings.config import Execution, RunConfig, from_dict, to_dict
+from climb.state import load_tree, restoring, save_tree
 
 LOCKS = {"run": ".lock", "learn": "lock"}
-"""The file that keeps other processes out, by what is at work."""
+"""Name of the lock file, for runs and for learners."""
 
 
 class RunFolder:
-    """The files of one run. The same configuration continues it, another one is refused."""
+    """The files of one run. The same configuration continues it; another one is rejected."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config_path = self.path / "config.json"
         self.result_path = self.path / "result.json"
-        self.checkpoint_path = self.path / "checkpoint" / "state.safetensors"
+        self.checkpoints = Checkpoints(self.path / "checkpoint")
+        self.checkpoint_path, self.previous_path = self.checkpoints.newest, self.checkpoints.previous
         self.model_path = self.path / "model.safetensors"
         self.memory_path = self.path / "memory.safetensors"
+        self.report_path = self.path / "report.html"
         self.scenario_path = self.path / "scenario.json"
         self.journal = Journal(self.path / "journal.jsonl")
 
-    def check(self, config: RunConfig) -> None:
-        """Refuse a folder that holds something else than this configuration's run. Writes nothing."""
+    def check(self, config: RunConfig, images: str | None = None) -> None:
+        """Reject a folder with anything but a run of this configuration, on images with this fingerprint."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file; --out must name a folder")
         if self.config_path.exists():
-            found = self.header()
-            if found.get("config_hash") != config.config_hash():
-                different = ", ".join(_differences(found.get("config", {}), to_dict(config.resolved()))) or "its format"
+            stored, same = self.stored_config(), self.header().get("config_hash") == config.config_hash()
+            if stored is None or not same:
+                different = ", ".join(_differences(self.header().get("config", {}), to_dict(config.resolved())))
+                if same:
+                    raise InputError(f"{self.config_path} was changed after the run began ({different}); {ADVICE}")
                 raise InputError(
-                    f"{self.path} holds another run ({different}); "
+                    f"{self.path} holds another run ({different or 'its format'}); "
                     "give another --out, or delete the folder to start over"
                 )
-            if changed := _changed(found.get("config", {}), config):
-                raise InputError(f"{self.config_path} was changed after the run began ({changed}); {ADVICE}")
-        elif self.path.exists() and self._foreign():
-            raise InputError(f"{self.path} is not empty and holds no run; give another --out")
+        elif self.path.exists():
+            # A process that was about to claim the folder may have left locks and incomplete files.
+            own = {*(self.path / name for name in LOCKS.values()), *leftovers(self.config_path)}
+            if set(self.path.iterdir()) - own:
+                raise InputError(f"{self.path} is not empty and holds no run; give another --out")
+        self.check_images(images)
 
-    def _foreign(self) -> set[Path]:
-        """What is in a folder that nobody has claimed, and was not put there by somebody about to."""
-        locks = {self.path / name for name in LOCKS.values()}
-        return set(self.path.iterdir()) - locks - set(leftovers(self.config_path))
+    def stored_config(self) -> RunConfig | None:
+        """The configuration in `config.json`; None without one, and if it does not fit the hash beside it."""
+        if not self.config_path.is_file():
+            return None
+        header = self.header()
+        try:  # hashes are compared: older versions stored fewer settings
+            stored = from_dict(RunConfig, header["config"])
+            return stored if stored.config_hash() == header["config_hash"] else None
+        except (InputError, KeyError, AttributeError, TypeError, ValueError):  # not a configuration
+            return None
 
-    def check_images(self, found: str | None) -> None:
-        """Refuse a run, begun or finished, of other images than were found. Of older runs, nothing is known."""
-        there = self.data_fingerprint()
-        if None not in (there, found) and there != found:
+    def check_images(self, fingerprint: str | None) -> None:
+        """Reject a run of other images. Runs of older versions have no fingerprint and pass."""
+        stored = self.data_fingerprint()
+        if None not in (stored, fingerprint) and stored != fingerprint:
             raise InputError(
-                f"{self.path} holds a run on other images ({there} there, {found} given: classes, names and sizes of "
-                "files); give another --out, or delete the folder to start over"
+                f"{self.path} holds a run on other images ({stored} there, {fingerprint} given: classes, names and "
+                "sizes of files); give another --out, or delete the folder to start over"
             )
 
     def data_fingerprint(self) -> str | None:
-        """What the run's images are known by; None where their dataset has a fixed content, or it was not written."""
+        """The fingerprint of the images; None for a dataset with fixed content, and for older runs."""
         return self.header().get("data_fingerprint") if self.config_path.exists() else None
 
     @contextmanager
@@ -81,12 +105,11 @@ class RunFolder:
         images: str | None = None,
         by: Literal["run", "learn"] = "run",
     ) -> Iterator[None]:
-        """Inside, the folder is this configuration's own, and this process's alone; it is made, if need be.
+        """Inside, the folder belongs to this configuration and is locked by this process. Created if necessary.
 
-        What killed processes left half-written is removed. ``images`` is the fingerprint that the images are known by.
+        Removes files that killed processes left incomplete. ``images`` is the fingerprint of the images.
         """
-        self.check(config)  # before anything is made: what is refused leaves no folder
-        self.check_images(images)
+        self.check(config, images)  # first, so that a rejected run leaves no folder
         lock = self.path / LOCKS[by]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -101,103 +124,158 @@ class RunFolder:
     def claim(
         self, config: RunConfig, execution: Execution, versions: dict[str, str], *, images: str | None = None
     ) -> None:
-        """Write whose folder it is, or find that it is this configuration's already. For whoever holds its lock."""
-        self.check(config)
-        self.check_images(images)
+        """Write `config.json`, or check that it is of this configuration. The caller holds the lock."""
+        self.check(config, images)
         if self.config_path.exists():
             return
-        write_json(
+        write_object(
             self.config_path,
             {
                 "format_version": FORMAT_VERSION,
                 "config_hash": config.config_hash(),
                 **({} if images is None else {"data_fingerprint": images}),
                 "config": to_dict(config.resolved()),
-                "execution": to_dict(execution),
+                "execution": {name: plain(value) for name, value in to_dict(execution).items()},
                 "versions": versions,
                 "command": command_line(),
             },
         )
 
     def header(self) -> dict[str, Any]:
-        """What `config.json` says: the configuration, and what it was started with."""
+        """Content of `config.json`: the configuration, and how the run was started."""
         return _read(self.config_path)
 
+    def choices(self) -> dict[str, Any] | None:
+        """How steps were executed on a CPU (`climb.engine.Choices`); None for a new folder, and on other devices.
+
+        Older versions stored nothing, and had one way on a CPU.
+        """
+        if not self.config_path.exists():
+            return None
+        has_state = self.checkpoint_path.exists() or self.previous_path.exists()
+        return self.header().get("choices", REFERENCE if has_state else None)
+
+    def keep_choices(self, choices: dict[str, Any]) -> None:
+        """Store how steps are executed. The caller holds the lock."""
+        header = self.header()
+        if header.get("choices") != choices:
+            write_object(self.config_path, {**header, "choices": choices})
+
     def result(self) -> dict[str, Any] | None:
-        """What a finished run found; None while it is not finished."""
+        """Content of `result.json`; None for an unfinished run."""
         if not self.result_path.exists():
             return None
-        found = _read(self.result_path)
-        check_result(found, self.header() if self.config_path.exists() else {}, self.result_path)
-        return found
+        result = _read(self.result_path)
+        check_result(result, self.header() if self.config_path.exists() else {}, self.result_path)
+        return result
 
-    def journal_parts(self) -> list[Path]:
-        """The files of the journal, oldest lines first: a long one is continued in `journal.jsonl`."""
-        older = [path for path in self.path.glob("journal.*.jsonl") if path.name.split(".")[1].isdecimal()]
-        return [*sorted(older, key=lambda path: -int(path.name.split(".")[1])), self.journal.path]
+    def identity(self) -> dict[str, Any]:
+        """The fields of `config.json` that identify the run; {} without one."""
+        header = self.header() if self.config_path.exists() else {}
+        return {name: header[name] for name in IDENTITY if name in header}
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Replace the last complete state."""
-        save_tree(self.checkpoint_path, state, kind="checkpoint")
+        """Write a checkpoint; the one before is kept, too."""
+        self.checkpoints.save({**state, "run": self.identity()})
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The last complete state, if there is one."""
-        if not self.checkpoint_path.exists():
-            return None
-        try:
-            state: dict[str, Any] = load_tree(self.checkpoint_path, kind="checkpoint")
-        except ClimbError as error:
-            raise ClimbError(f"{error}; {ADVICE}") from error
-        return state
+        """The state in the newest checkpoint that is whole; None without one."""
+        return self.checkpoints.load(self.identity())
 
-    def save_memory(self, content: Remembered | None) -> None:
-        """Keep what the memory of a finished run holds, for people to look at; nothing where it has none."""
-        if content is not None:
-            save_tree(self.memory_path, content.smaller().to_tree(), kind="memory")
+    def lost(self, state: dict[str, Any]) -> str:
+        """What is lost because ``state`` is not that of the newest checkpoint, which is damaged; "" if it is."""
+        if not self.checkpoints.fault:
+            return ""
+        counts = self.checkpoints.newest_counts(self.identity())
+        last = self.journal.last() or {"batch": state["done"]}
+        batches = max(0, (counts[0] if counts else last["batch"]) - state["done"])
+        images = f" ({counts[1] - state['engine']['budget']['images']:,} images)" if counts else ""
+        return (
+            f"{self.checkpoints.fault}; going on from {self.checkpoints.loaded}: {'' if counts else 'at least '}"
+            f"{batches:,} mini-batches{images} are lost, and learned again where the images can be read again"
+        )
 
-    def load_memory(self) -> Remembered | None:
-        """What the memory held at the end or, of a run that goes on, at its last checkpoint; None if not kept."""
+    def save_memory(self, snapshot: MemorySnapshot | None) -> None:
+        """Write the memory of a finished run for display; nothing without a snapshot."""
+        if snapshot is not None:
+            groups = [dict(vars(group)) for group in with_small_images(snapshot).groups]
+            tree = {"seen": snapshot.seen, "groups": groups, "run": self.identity()}
+            save_tree(self.memory_path, tree, kind="memory")
+
+    def load_memory(self) -> MemorySnapshot | None:
+        """The memory of a finished run, or of the last checkpoint of an unfinished one; None if not saved."""
         if self.memory_path.exists():
-            return Remembered.from_tree(load_tree(self.memory_path, kind="memory"))
-        if self.checkpoint_path.exists():
-            return remembered(load_tree(self.checkpoint_path, kind="checkpoint", at=("engine", "memory")))
-        return None
+            tree = load_tree(self.memory_path, kind="memory")
+            self.check_owner(self.memory_path, tree.get("run", {}))
+            with restoring(self.memory_path):
+                return MemorySnapshot(seen=tree["seen"], groups=[Group(**group) for group in tree["groups"]])
+        state = self.checkpoints.branch("engine", "memory")
+        with restoring(self.checkpoints.folder):
+            return snapshot_of(state, learner=self.header()["config"]["learner"]) if state else None
+
+    def check_owner(self, path: Path, stored: Mapping[str, Any]) -> None:
+        """Reject a file of another run. ``stored`` are the fields in it that identify its run."""
+        if text := other_run(stored, self.identity()):
+            raise InputError(f"{path} belongs to another run ({text}); {ADVICE}")
 
     def sweep(self) -> None:
-        """Remove what killed processes left half-written: it may be large. For whoever has the folder to itself."""
-        written = (self.config_path, self.checkpoint_path, self.model_path, self.memory_path, self.result_path)
-        for path in (*written, self.journal.path):
+        """Remove incomplete files of killed processes, which may be large. The caller holds the lock."""
+        states = (self.checkpoint_path, self.previous_path)
+        written = (self.config_path, self.model_path, self.memory_path, self.result_path, self.journal.path)
+        for path in (*states, *written):
             for left in leftovers(path):
                 left.unlink(missing_ok=True)
 
     def drop_checkpoint(self) -> None:
-        """Remove the state of a run that is done, and what a killed process may have left beside it."""
-        shutil.rmtree(self.checkpoint_path.parent, ignore_errors=True)
+        """Remove the checkpoints of a complete run, incomplete ones included."""
+        shutil.rmtree(self.checkpoints.folder, ignore_errors=True)
+
+
+class Result(dict[str, Any]):
+    """The result of a run, a probe or a learner: a dictionary that a notebook shows as a table.
+
+    >>> result = Result(linear_accuracy=71.25, classes=4, versions={"torch": "2"})
+    >>> result.rows()
+    [('linear accuracy', '71.25'), ('classes', '4')]
+    >>> "<td>71.25</td>" in result._repr_html_()
+    True
+    """
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Name and text of each number and string; matrices, versions and settings are left out."""
+        return [
+            (name.replace("_", " "), _text(name, value))
+            for name, value in self.items()
+            if isinstance(value, str | bool | numbers.Real)
+        ]
+
+    def _repr_html_(self) -> str:
+        lines = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self.rows())
+        return f"<table>{''.join(lines)}</table>"
+
+
+def _text(name: str, value: str | bool | numbers.Real) -> str:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return str(value)
+    if isinstance(value, numbers.Integral):
+        return str(value) if name == "seed" else f"{int(value):,}"
+    return f"{float(value):.2f}"
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON file of a run folder; one of a newer format is refused."""
-    found = read_object(path)
-    check_format(found, path)
-    return found
+    """A JSON file of a run folder; a newer format is rejected."""
+    content = read_object(path)
+    check_format(content, path)
+    return content
 
 
-def _changed(found: Any, config: RunConfig) -> str:
-    """In what a written configuration is not the one that its hash stands for; older ones may know fewer settings."""
-    try:
-        same = from_dict(RunConfig, found).config_hash() == config.config_hash()
-    except (InputError, AttributeError, TypeError, ValueError):  # it is no configuration at all
-        same = False
-    return "" if same else ", ".join(_differences(found, to_dict(config.resolved())))
-
-
-def _differences(found: Any, given: Any, name: str = "") -> list[str]:
-    """Where two configurations differ, as "learner.lr: 0.3 there, 0.1 given"."""
-    if isinstance(found, dict) and isinstance(given, dict):
-        keys = [*found, *(key for key in given if key not in found)]
+def _differences(stored: Any, new: Any, name: str = "") -> list[str]:
+    """The differences of two configurations, as "learner.lr: 0.3 there, 0.1 given"."""
+    if isinstance(stored, dict) and isinstance(new, dict):
+        keys = [*stored, *(key for key in new if key not in stored)]
         return [
             text
             for key in keys
-            for text in _differences(found.get(key), given.get(key), f"{name}.{key}" if name else key)
+            for text in _differences(stored.get(key), new.get(key), f"{name}.{key}" if name else key)
         ]
-    return [] if found == given else [f"{name}: {found} there, {given} given"]
+    return [] if stored == new else [f"{name}: {stored} there, {new} given"]

@@ -1,139 +1,119 @@
-"""The addresses of the server. A name in an address is looked up among the runs that were found, never opened."""
+"""The routes of the server. A name in an address is looked up among the discovered runs, never used as a path."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-from fastapi import FastAPI, HTTPException, Query
-from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from climb.errors import InputError
-from climb.report.assets import script, style
-from climb.report.encodable import encodable
-from climb.report.gallery import gallery
-from climb.report.particulars import FILES
-from climb.serve.found import Runs
+from climb.report.details import FILES
+from climb.report.markup import encodable
+from climb.report.page import SCRIPT, STYLE
+from climb.serve import pages
+from climb.serve.discovery import Runs
 from climb.serve.guard import Guard
-from climb.serve.index import index_page, index_parts
 from climb.serve.metrics import MEDIA_TYPE, metrics
-from climb.serve.pages import combined_version, compare_page, compared, run_page, run_parts
-from climb.serve.watched import Parts, WatchedRun, legible
+from climb.serve.watched_run import Parts, WatchedRun, checked
 
-JSON, BYTES = "application/json", "application/octet-stream"
-T = TypeVar("T")
+BYTES = "application/octet-stream"
 
 
 def make_app(folder: Path, *, token: str | None = None) -> ASGIApp:
-    """The whole server for the runs below ``folder``; without a token it answers to this machine's own names only."""
+    """The server's application for the runs below ``folder``. Without a token it answers the local host only."""
     runs = Runs(folder)
-    app = FastAPI(title="climb", docs_url=None, redoc_url=None, openapi_url=None)
-    _add_pages(app, runs)
-    _add_news(app, runs)
-    _add_files(app, runs)
-    return Guard(app, token=token)
 
+    def show_run(request: Request) -> Response:
+        run = _run_of(request, runs)
+        with checked(run.title):
+            return HTMLResponse(pages.run_page(run))
 
-def _add_pages(app: FastAPI, runs: Runs) -> None:
-    @app.api_route("/", methods=["GET", "HEAD"], response_model=None)
-    def index() -> Response:
-        return HTMLResponse(index_page(runs.all(), encodable(runs.root.name)))
+    def show_comparison(request: Request) -> Response:
+        chosen = _runs_of(request, runs)
+        with checked("this comparison"):
+            return HTMLResponse(pages.compare_page(chosen))
 
-    @app.api_route("/runs/{name:path}", methods=["GET", "HEAD"], response_model=None)
-    def one(name: str) -> Response:
-        run = _known(runs, name)
-        return HTMLResponse(_told(run.title, lambda: run_page(run)))
+    # Open pages request the parts that have changed since their version.
 
-    @app.api_route("/compare", methods=["GET", "HEAD"], response_model=None)
-    def compare(run: list[str] = Query(default=[])) -> Response:  # noqa: B008 - how FastAPI declares a parameter
-        found = _several(runs, run)
-        return HTMLResponse(_told("this comparison", lambda: compare_page(found)))
+    def update_index(request: Request) -> Response:
+        current = runs.all()
+        return _update(request, "the index", pages.combined_version(current), lambda: pages.index_parts(current))
 
+    def update_run(request: Request) -> Response:
+        run = _run_of(request, runs)
+        now = pages.combined_version([run])
+        return _update(request, run.title, now, lambda: run.rendered("live", now, lambda: pages.run_parts(run)))
 
-def _add_news(app: FastAPI, runs: Runs) -> None:
-    @app.get("/api/index", response_model=None)
-    def news_of_all(version: str = "") -> Response:
-        found = runs.all()
-        now = combined_version(found)
-        return _news(now, {} if version == now else index_parts(found))
-
-    @app.get("/api/live/{name:path}", response_model=None)
-    def news_of_one(name: str, version: str = "") -> Response:
-        run = _known(runs, name)
-        now = combined_version([run])
-        if version == now:
-            return _news(now, {})
-        return _news(now, _told(run.title, lambda: run.rendered("live", now, lambda: run_parts(run))))
-
-    @app.get("/api/memory/{name:path}", response_model=None)
-    def news_of_memory(name: str, version: str = "") -> Response:
-        run = _known(runs, name)
+    def update_memory(request: Request) -> Response:
+        run = _run_of(request, runs)
         now = run.memory_version()
-        if version == now:
-            return _news(now, {})
-        pictures = _told(run.title, lambda: run.rendered("memory", now, lambda: {"remembered": gallery(run.memory())}))
-        return _news(now, pictures)
+        return _update(request, run.title, now, lambda: run.rendered("memory", now, lambda: pages.memory_parts(run)))
 
-    @app.get("/api/compare", response_model=None)
-    def news_of_several(run: list[str] = Query(default=[]), version: str = "") -> Response:  # noqa: B008
-        found = _several(runs, run)
-        now = combined_version(found)
-        return _news(now, {} if version == now else _told("this comparison", lambda: compared(found)))
+    def update_comparison(request: Request) -> Response:
+        chosen = _runs_of(request, runs)
+        now = pages.combined_version(chosen)
+        return _update(request, "this comparison", now, lambda: pages.compare_parts(chosen))
 
-    @app.get("/metrics", response_model=None)
-    def numbers() -> Response:
-        return PlainTextResponse(metrics(runs.all()), media_type=MEDIA_TYPE)
-
-
-def _add_files(app: FastAPI, runs: Runs) -> None:
-    @app.get("/page.css", response_model=None)
-    def stylesheet() -> Response:
-        return Response(style(), media_type="text/css")
-
-    @app.get("/page.js", response_model=None)
-    def javascript() -> Response:
-        return Response(script(), media_type="text/javascript")
-
-    @app.api_route("/file/{name:path}", methods=["GET", "HEAD"], response_model=None)
-    def file(name: str) -> Response:
-        for known in FILES:
-            if name == known or name.endswith(f"/{known}"):
-                run = _known(runs, name.removesuffix(known).removesuffix("/"))
-                path = run.file(known)
-                if path is None:
-                    continue
-                # Always to be saved, never to be shown: it is not a page of this server.
-                if known == "journal.jsonl":  # it may grow meanwhile, and more than was announced cannot be sent
-                    saved = {"Content-Disposition": f'attachment; filename="{known}"'}
-                    return Response(_told(run.title, path.read_bytes), media_type=BYTES, headers=saved)
-                return FileResponse(path, filename=path.name, media_type=BYTES)
-        raise HTTPException(404, "there is no such file of a run here")
+    routes = [
+        Route("/", lambda request: HTMLResponse(pages.index_page(runs.all(), encodable(runs.root.name)))),
+        Route("/runs/{name:path}", show_run),
+        Route("/compare", show_comparison),
+        Route("/api/index", update_index),
+        Route("/api/live/{name:path}", update_run),
+        Route("/api/memory/{name:path}", update_memory),
+        Route("/api/compare", update_comparison),
+        Route("/metrics", lambda request: PlainTextResponse(metrics(runs.all()), media_type=MEDIA_TYPE)),
+        Route("/file/{name:path}", lambda request: _download(request.path_params["name"], runs)),
+        Route("/page.css", lambda request: Response(STYLE, media_type="text/css")),
+        Route("/page.js", lambda request: Response(SCRIPT, media_type="text/javascript")),
+    ]
+    return Guard(Starlette(routes=routes, exception_handlers={InputError: _conflict, OSError: _conflict}), token=token)
 
 
-def _told(title: str, tell: Callable[[], T]) -> T:
-    """What ``tell`` gives, or an answer that says what is wrong with the files of a run."""
-    try:
-        return legible(title, tell)
-    except (InputError, OSError) as error:
-        raise HTTPException(409, encodable(str(error))) from error
-
-
-def _known(runs: Runs, name: str) -> WatchedRun:
-    run = runs.get(name)
-    if run is None:
-        raise HTTPException(404, "there is no such run here")
+def _find(name: str, runs: Runs) -> WatchedRun:
+    if (run := runs.get(name)) is None:
+        raise HTTPException(404, "no such run")
     return run
 
 
-def _several(runs: Runs, names: list[str]) -> list[WatchedRun]:
-    found = [_known(runs, name) for name in dict.fromkeys(names)]
-    if not 2 <= len(found) <= 6:
+def _run_of(request: Request, runs: Runs) -> WatchedRun:
+    return _find(request.path_params["name"], runs)
+
+
+def _runs_of(request: Request, runs: Runs) -> list[WatchedRun]:
+    chosen = [_find(name, runs) for name in dict.fromkeys(request.query_params.getlist("run"))]
+    if not 2 <= len(chosen) <= 6:
         raise HTTPException(400, "choose two to six runs to compare")
-    return found
+    return chosen
 
 
-def _news(version: str, parts: Parts) -> Response:
-    return Response(encodable(json.dumps({"version": version, "parts": parts}, ensure_ascii=False)), media_type=JSON)
+def _download(name: str, runs: Runs) -> Response:
+    """A file of a run, always as a download, so that a browser never shows it as a page of this server."""
+    known = next((file for file in FILES if f"/{name}".endswith(f"/{file}")), None)
+    path = known and _find(name.removesuffix(known).removesuffix("/"), runs).file(known)
+    if not path:
+        raise HTTPException(404, "no such file of a run")
+    if known == "journal.jsonl":  # it may grow while it is sent, beyond its announced length
+        headers = {"Content-Disposition": f'attachment; filename="{known}"'}
+        return Response(path.read_bytes(), media_type=BYTES, headers=headers)
+    return FileResponse(path, filename=path.name, media_type=BYTES)
+
+
+def _conflict(request: Request, error: Exception) -> Response:
+    """The answer to an error in the files of a run."""
+    return PlainTextResponse(encodable(str(error)), 409)
+
+
+def _update(request: Request, title: str, now: str, make: Callable[[], Parts]) -> Response:
+    """The current version, and the parts of the page unless the browser has them."""
+    with checked(title):
+        parts = {} if request.query_params.get("version") == now else make()
+    text = encodable(json.dumps({"version": now, "parts": parts}, ensure_ascii=False))
+    return Response(text, media_type="application/json")

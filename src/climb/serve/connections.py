@@ -1,7 +1,10 @@
-"""Connections that cost little: whoever connects and then says nothing, or reads nothing, is let go.
+"""Limits on connections: slow, idle, half-open and too many ones are closed.
 
-uvicorn waits for the first request of a connection for ever, and asyncio accepts connections until the process has no
-file descriptor left. Both are open to everybody who can reach the port, with the token or without.
+uvicorn waits for the first request of a connection without limit, and asyncio accepts connections until the process has
+no file descriptor left. Anyone who can reach the port could block the server that way, even without the token.
+
+Only public interfaces are used. `uvicorn.Config` gets a protocol class of our own, which forwards each call of
+`asyncio.Protocol` to the class of uvicorn. An ASGI application around ours knows when requests are answered.
 """
 
 from __future__ import annotations
@@ -11,24 +14,25 @@ import errno
 import logging
 import socket
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
-from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-REQUEST_SECONDS = 10.0  # for a whole request to arrive, from the connection or from the answer before it
-STALLED_SECONDS = 60.0  # without room for more of an answer: its reader has gone
+REQUEST_SECONDS = 10.0  # for a whole request to arrive, from the connection or from the previous answer
+STALLED_SECONDS = 60.0  # without room for more of an answer: the client has stopped reading
 MOST_CONNECTIONS = 200
-AT_ONCE = 4  # accepted before any of them is looked at: a burst must not take all descriptors
-WAITING = 128  # connections that the system keeps until they are accepted
-QUIET_SECONDS = 60.0  # between two lines of the log about the same trouble
-SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+ACCEPTED_AT_ONCE = 4  # before the limit is checked: a burst must not use up all descriptors
+BACKLOG = 128  # connections that the system queues until they are accepted
+QUIET_SECONDS = 60.0  # between two log lines about a lack of descriptors
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 log = logging.getLogger("climb.serve")
 
 
 def most_connections() -> int:
-    """How many connections may be open: far fewer than there are descriptors, which files need, too."""
+    """The limit on open connections: at most a third of the file descriptors, because files need some, too."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -37,117 +41,156 @@ def most_connections() -> int:
     return MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else max(4, min(MOST_CONNECTIONS, limit // 3))
 
 
-class Connection(H11Protocol):
-    """One connection of a browser, with a time for every request. The oldest that asks nothing makes room."""
+class LimitedApp:
+    """The application with its open connections: tells each connection when it is being answered."""
 
-    _began = 0.0
-    _deadline: asyncio.TimerHandle | None = None
-    _flushing = False
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.connections: dict[Any, Connection] = {}
+        """By the address of the client, oldest first."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept it, in place of an idle one if there are too many; if none is idle, refuse it."""
-        super().connection_made(transport)
-        self._began = time.monotonic()
-        self._watch()
-        if len(self.connections) > most_connections():
-            self._oldest_idle().transport.abort()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        connection = self.connections.get(tuple(scope.get("client") or ()))
+        if connection is not None:  # else lost already
+            connection.count_answers(1)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            if connection is not None:
+                connection.count_answers(-1)
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection with time limits, around the protocol that speaks HTTP.
+
+    Args:
+        app: the application, with all open connections.
+        http: uvicorn's protocol class.
+        options: its arguments.
+    """
+
+    def __init__(self, app: LimitedApp, http: type[asyncio.Protocol], **options: Any) -> None:
+        self.answering = 0  # requests; with HTTP pipelining, one may begin before the previous one has returned
+        self._connections = app.connections
+        self._http = http(**options)
+        self._write_paused = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept the connection. If there are too many, close the oldest idle one, or this one if none is idle."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._client = tuple(transport.get_extra_info("peername") or (id(self),))[:2]  # as in the scope of a request
+        others = self._connections.values()
+        idle = (other for other in others if not other.answering and not other.transport.is_closing())
+        if len(others) >= most_connections():
+            next(idle, self).transport.abort()
+        self._connections[self._client] = self
+        self._http.connection_made(transport)
+        self.restart_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
-        self._unwatch()
-        super().connection_lost(exc)
+        """Forget the connection."""
+        self._set_clock(None)
+        if self._connections.get(self._client) is self:
+            del self._connections[self._client]
+        self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on. A part of a request buys no time: one byte now and then would hold a connection for ever."""
-        super().data_received(data)
-        self._watch()
+        """Forward a part of a request. It does not restart the clock: single bytes could hold a connection for ever."""
+        self._http.data_received(data)
 
-    def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        super().on_response_complete()
-        self._watch()
+    def eof_received(self) -> bool | None:
+        """Forward the end of the requests."""
+        return self._http.eof_received()
 
     def pause_writing(self) -> None:
-        """The reader does not keep up."""
-        super().pause_writing()
-        self._unwatch()
-        self._deadline = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+        """The client does not keep up."""
+        self._write_paused = True
+        self.restart_clock()
+        self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        """The reader does again."""
-        super().resume_writing()
-        self._unwatch()
-        self._watch()
+        """The client has caught up."""
+        self._write_paused = False
+        self.restart_clock()
+        self._http.resume_writing()
 
-    def _busy(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+    def count_answers(self, change: int) -> None:
+        """Add to the number of requests that are being answered."""
+        self.answering += change
+        self.restart_clock()
 
-    def _watch(self) -> None:
-        """Start the clock for a request, unless it runs, or one is being answered."""
-        if not self.flow.write_paused:
-            if self._busy():
-                self._unwatch()
-            elif self._deadline is None:
-                self._flushing = False
-                self._deadline = self.loop.call_later(REQUEST_SECONDS, self._overdue)
+    def restart_clock(self) -> None:
+        """Limit the time for reading an answer, or for sending a request. Computing an answer has no limit."""
+        if self._write_paused:
+            self._set_clock(STALLED_SECONDS, self.transport.abort)
+        elif self.answering:
+            self._set_clock(None)
+        else:
+            self._set_clock(REQUEST_SECONDS, self._close)
 
-    def _unwatch(self) -> None:
+    def _close(self) -> None:
+        """Close the connection after the end of the last answer, which a slow client may still be reading."""
+        self.transport.close()
+        self._set_clock(STALLED_SECONDS, self.transport.abort)
+
+    def _set_clock(self, seconds: float | None, action: Callable[[], object] = lambda: None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
-
-    def _overdue(self) -> None:
-        """No request came. The end of the last answer may still be on its way, which takes a slow reader a while."""
-        if self._flushing or self.transport.get_write_buffer_size() == 0:
-            self.transport.abort()
-            return
-        self._flushing = True
-        self._deadline = self.loop.call_later(STALLED_SECONDS, self._overdue)
-
-    def _oldest_idle(self) -> Connection:
-        others = (other for other in self.connections if isinstance(other, Connection) and other is not self)
-        idle = (other for other in others if not other._busy() and not other.transport.is_closing())
-        return min(idle, key=lambda other: other._began, default=self)
+        self._deadline = None if seconds is None else asyncio.get_running_loop().call_later(seconds, action)
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server, with few connections accepted at once and few lines in the log when there is no room."""
+class Listener(socket.socket):
+    """A listening socket with a long queue. asyncio would use one number for the queue and for accepting at once."""
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
-        asyncio.get_running_loop().set_exception_handler(SeldomLogged())
-        await super().startup(sockets)
-        for opened in sockets or []:
-            opened.listen(WAITING)  # asyncio takes one number for both how many wait and how many are accepted at once
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        """Queue up to `BACKLOG` connections, whatever is asked for."""
+        super().listen(BACKLOG)
 
 
-def make_server(app: ASGIApp) -> Server:
-    """A server for the sockets that its ``run`` is given."""
-    # No log of requests: one with ?token= would write the token down. Nor of what is no request: anybody can send it.
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    """A server with limits, for `run_server`."""
+    limited = LimitedApp(app)
+    http = uvicorn.Config(limited, http="h11", log_config=None)
+    http.load()
     config = uvicorn.Config(
-        app,
-        http=Connection,
+        limited,
+        http=cast(type[asyncio.Protocol], partial(Connection, limited, http.http_protocol_class)),
         ws="none",
         loop="asyncio",
-        backlog=AT_ONCE,
+        backlog=ACCEPTED_AT_ONCE,
+        # No access log: ?token= would write down the token. No warnings: anyone can cause them by invalid requests.
         log_level="error",
         access_log=False,
+        proxy_headers=False,  # the client in the scope must be that of the connection
         server_header=False,
         lifespan="off",
     )
-    return Server(config)
+    return uvicorn.Server(config)
 
 
-class SeldomLogged:
-    """Handles what goes wrong in the event loop: asyncio tells of every connection that it had no descriptor for."""
+def run_server(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serve until a signal arrives or ``server.should_exit`` is set."""
 
-    def __init__(self) -> None:
-        self._due = 0.0
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(ShortageLog())
+        with Listener(fileno=listener.detach()) as queue:
+            await server.serve(sockets=[queue])
+
+    asyncio.run(run())
+
+
+class ShortageLog:
+    """Exception handler of the event loop: logs a lack of descriptors once a minute, not for each connection."""
+
+    _due = 0.0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log it; a shortage once a minute."""
+        """Log an error."""
         error = context.get("exception")
-        if not (isinstance(error, OSError) and error.errno in SHORT):
+        if not (isinstance(error, OSError) and error.errno in SHORTAGES):
             loop.default_exception_handler(context)
         elif time.monotonic() >= self._due:
             self._due = time.monotonic() + QUIET_SECONDS

@@ -1,11 +1,10 @@
-"""Who may ask, and what a page may do: in front of every answer of the server."""
+"""Access control in front of every answer: who may read, and what a page may do in the browser."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Iterable
 from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -28,71 +27,73 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-ASK = "This server needs its token: open it once with ?token=..., or send the header 'Authorization: Bearer ...'.\n"
+READ_ONLY = "This server is read-only: it accepts GET and HEAD.\n"
+NEEDS_TOKEN = "This server needs its token: open it once with ?token=..., or send 'Authorization: Bearer ...'.\n"
+LOCAL_ONLY = "This server accepts requests to the local host only (127.0.0.1, localhost).\n"
 SHORTEST = 16  # characters of a token
-OTHER_NAME = "This server answers only to the name of this machine itself (127.0.0.1, localhost).\n"
 
 
 class Guard:
-    """Lets only reading through, only from those who may, and puts the same strict headers on every answer.
+    """Lets authorised GET and HEAD requests through, and sets strict headers on every answer.
 
-    Without a token the server is for this machine alone: a request for another host name is refused, so that a page
-    from elsewhere cannot reach it under a name of its own (DNS rebinding). With a token, a browser that shows it once
-    gets a cookie, and the address bar is rid of the token.
+    Without a token, requests for another host name are rejected. Otherwise a foreign page could reach the server under
+    a name of its own (DNS rebinding). With a token, a browser that sends it once gets a cookie in exchange.
 
     Raises:
-        InputError: the token will not do.
+        InputError: the token is too short or cannot be sent.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:
         check_token(token)
         self._app = app
         self._token = token
-        self._cookie = f"climb_{secrets.token_hex(4)}"  # cookies are shared among the ports of a host
-        self._session = secrets.token_urlsafe(32)  # not the token: a cookie must not give it away
+        self._cookie = f"climb_{secrets.token_hex(4)}"  # all ports of a host share their cookies
+        self._session = secrets.token_urlsafe(32)  # the cookie must not contain the token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or hand it on."""
+        """Answer or forward one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            return  # no other kind of connection is offered
+            return  # there are no websockets
 
-        async def guarded(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        refusal = self._refusal(Request(scope))
-        await (refusal if refusal is not None else self._app)(scope, receive, guarded)
+        answer = self._refusal(Request(scope)) or self._app
+        await answer(scope, receive, send_guarded)
 
     def _refusal(self, request: Request) -> Response | None:
-        """What is answered in place of the page; None lets the request through."""
+        """The answer to a request that may not pass; None for one that may."""
         if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("This server only shows: GET and HEAD.\n", 405, headers={"Allow": "GET, HEAD"})
+            return PlainTextResponse(READ_ONLY, 405, headers={"Allow": "GET, HEAD"})
         if self._token is None:
-            return None if is_loopback(_host(request.headers.get("Host", ""))) else PlainTextResponse(OTHER_NAME, 421)
-        if equal(request.query_params.get("token", ""), self._token):  # first: also who is known is to be rid of it
-            return self._welcome(request)
+            return None if is_loopback(_host(request.headers.get("Host", ""))) else PlainTextResponse(LOCAL_ONLY, 421)
+        if equal(request.query_params.get("token", ""), self._token):
+            # Checked first: strip the token from the URL even for known sessions.
+            return self._redirect_with_cookie(request)
         if equal(request.cookies.get(self._cookie, ""), self._session):
             return None
-        kind, _, given = request.headers.get("Authorization", "").partition(" ")
-        if kind.lower() == "bearer" and equal(given, self._token):
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer" and equal(token, self._token):
             return None
-        return PlainTextResponse(ASK, 401, headers={"WWW-Authenticate": "Bearer"})
+        return PlainTextResponse(NEEDS_TOKEN, 401, headers={"WWW-Authenticate": "Bearer"})
 
-    def _welcome(self, request: Request) -> Response:
-        """The same address without the token, and a cookie."""
-        answer = RedirectResponse(_without_token(request.url.path, request.query_params.multi_items()), 303)
+    def _redirect_with_cookie(self, request: Request) -> Response:
+        """Redirect to the same address without the token."""
+        query = urlencode([(key, value) for key, value in request.query_params.multi_items() if key != "token"])
+        # A path of two slashes would lead to another server.
+        address = "/" + request.url.path.lstrip("/") + (f"?{query}" if query else "")
+        answer = RedirectResponse(address, 303)
         answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
         return answer
 
 
 def check_token(token: str | None) -> None:
-    """Refuse a token that is easily guessed, or that cannot be sent: a header has room for plain letters only.
+    """Reject a token that is easily guessed or does not fit into an HTTP header.
 
     >>> check_token("a-token-of-some-length")
     >>> check_token("secret")
@@ -105,18 +106,18 @@ def check_token(token: str | None) -> None:
         raise InputError(f"a token needs at least {SHORTEST} characters; given {len(token)}")
     if not token.isascii() or not token.isprintable() or token != token.strip():
         raise InputError(
-            "a token may have plain letters, digits and signs only (ASCII), and no space at its ends: nobody could "
-            'send another one; make one with "openssl rand -hex 16"'
+            "a token may have printable ASCII characters only, and no space at its ends, to fit into an HTTP header; "
+            'make one with "openssl rand -hex 16"'
         )
 
 
-def equal(given: str, expected: str) -> bool:
-    """Whether two secrets are the same, in a time that does not tell how much of them is."""
-    return hmac.compare_digest(given.encode(), expected.encode())
+def equal(text: str, secret: str) -> bool:
+    """Compare in constant time, so that the time does not reveal a part of the secret."""
+    return hmac.compare_digest(text.encode(), secret.encode())
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own.
+    """Whether an address is the local host.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, True, False)
@@ -127,15 +128,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _host(given: str) -> str:
+def _host(header: str) -> str:
     """The name in a Host header, without the port."""
     try:
-        return urlsplit(f"//{given}").hostname or ""
-    except ValueError:  # half an IPv6 address
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:  # such as an incomplete IPv6 address
         return ""
-
-
-def _without_token(path: str, query: Iterable[tuple[str, str]]) -> str:
-    rest = urlencode([(key, value) for key, value in query if key != "token"])
-    # One slash only: '//host' at the start would lead to another server.
-    return "/" + path.lstrip("/") + (f"?{rest}" if rest else "")

@@ -1,7 +1,9 @@
-"""What a source gives: images, or word of what it passed over."""
+"""What a source yields: images, and notices of images that were skipped. And how an image is identified."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Event
@@ -9,88 +11,94 @@ from typing import Protocol
 
 import torch
 
+from climb.images.decode import UNREADABLE, ImageError
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Item:
     """One image."""
 
     identity: int | None
-    """64 bits that name it for good; None where the source cannot give it a second time."""
+    """64 bits that identify the image for good; None if the source cannot yield it again."""
     image: torch.Tensor
     """uint8 (3, S, S)."""
     where: str
-    """Where it came from, for people: a path, a shard and its member, a video and its frame."""
+    """Its origin, for messages: a path, a shard and its member, a video and its frame."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassedOver:
-    """Something that should have been an image and is not used."""
+    """An image that cannot be used."""
 
     identity: int | None
     where: str
     reason: str
-    """One of `REASONS`."""
+    """One of `climb.images.decode.REASONS`."""
     detail: str
-    """What the decoder said."""
+    """The decoder's message."""
 
     @property
     def for_good(self) -> bool:
-        """Whether trying again is pointless: a file that cannot be read now may be readable tomorrow."""
+        """Whether another attempt is pointless. An unreadable file may become readable."""
         return self.reason != UNREADABLE
-
-
-NOT_AN_IMAGE, TRUNCATED, CORRUPT, TOO_LARGE, UNREADABLE = (
-    "not an image",
-    "truncated",
-    "corrupt",
-    "too large",
-    "unreadable",
-)
-REASONS = (NOT_AN_IMAGE, TRUNCATED, CORRUPT, TOO_LARGE, UNREADABLE)
-
-
-class Unusable(Exception):
-    """Raised while an image is loaded; the reader of the source sees a `PassedOver`."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """An image that has been found and not been loaded: loading happens in a thread of its own."""
+    """An image that was found. A worker thread loads it."""
 
     identity: int | None
     where: str
     load: Callable[[], torch.Tensor]
-    """uint8 (3, S, S), or `Unusable`."""
+    """Returns uint8 (3, S, S), or raises `ImageError`."""
     again: bool = False
-    """Whether it could not be read before, so that word of it has been given if it still cannot be."""
+    """Whether an earlier attempt failed. If this one fails, too, no second notice is given."""
 
 
-class Claim(Protocol):
-    """Which images are new, by their identities."""
+class SeenFilter(Protocol):
+    """Tells new images from those seen before, by their identities. The methods here take every image for new."""
 
     def __call__(self, identity: int, /) -> bool:
-        """Whether an image is new. Asking makes it known, so that nothing is handed out twice."""
+        """Mark an image as seen. True if it was new."""
+        return True
 
     def is_new(self, identity: int, /) -> bool:
-        """Whether an image is new, without making it known."""
+        """Whether an image is new; does not mark it."""
+        return True
 
     def release(self, identity: int, /) -> None:
-        """Make an image that could not be read new again."""
+        """Mark an image as new again, because it could not be read."""
+        return
 
 
-Read = Callable[[Claim, Event], Iterator[Pending]]
-"""What makes a source: images as they are found, until there are no more or the event is set."""
+Read = Callable[[SeenFilter, Event], Iterator[Pending]]
+"""Finds the images of a source. It ends when there are no more, or when the event is set."""
 
 
-def refuse(pending_where: str, identity: int | None, error: Unusable) -> Pending:
-    """A pending image of which it is already known that it cannot be loaded."""
+def failed(where: str, identity: int | None, error: ImageError, *, again: bool = False) -> Pending:
+    """A pending image whose loading is known to fail."""
 
     def load() -> torch.Tensor:
         raise error
 
-    return Pending(identity=identity, where=pending_where, load=load)
+    return Pending(identity=identity, where=where, load=load, again=again)
+
+
+def loaded(where: str, identity: int | None, image: torch.Tensor) -> Pending:
+    """A pending image that is loaded already."""
+    return Pending(identity=identity, where=where, load=lambda: image)
+
+
+def digest(*parts: str | int) -> int:
+    """A 64-bit hash of the parts, the same on every machine and in every version.
+
+    >>> digest("a", 1) == digest("a", 1), digest("a", 1) == digest("a1")
+    (True, False)
+    """
+    text = "\0".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "little")
+
+
+def file_identity(path: str, status: os.stat_result, *inside: str | int) -> int:
+    """Identity of a file by path, size and modification time, or of something ``inside`` it."""
+    return digest(os.path.abspath(path), status.st_size, status.st_mtime_ns, *inside)

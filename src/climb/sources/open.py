@@ -1,101 +1,107 @@
-"""A source by its name, as one types it on the command line."""
+"""Open a source by its address, as typed on the command line."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from climb.datasets.decode import EXTENSIONS
+from climb.arguments import check_value
 from climb.errors import InputError
-from climb.sources.address import without_password
-from climb.sources.folder import read_folder
-from climb.sources.hugging_face import PARQUET, PREFIX, read_hugging_face
-from climb.sources.iterable import read_iterable
-from climb.sources.source import Source
-from climb.sources.standard_input import read_paths
-from climb.sources.tar import SHARDS, is_shard, read_shards, shards_matching
-from climb.sources.video import is_live, is_video, read_live, read_video
+from climb.images.convert import as_pixel_range
+from climb.registry import load_plugins
+from climb.sources.in_memory import read_iterable
+from climb.sources.source import Options, Source, SourceKind, allowed_addresses, find_kind
 
-STANDARD_INPUT = "-"
-ITERABLE = "an iterable"
-ALLOWED = (
-    "a folder, an image file, a tar shard or a pattern of them (shards/*.tar), a video file, a camera (/dev/video0), "
-    "an address (rtsp://...), hf:OWNER/NAME, or - for paths on standard input"
+ITERABLE = SourceKind(help="an iterable", takes=lambda address: False, open=read_iterable, rereadable=False)
+
+_SCHEME = re.compile(r"[a-z][\w+.-]*://", re.IGNORECASE)
+_LOGIN = re.compile(r"([^/?#@:]*):[^/?#]*@")
+# A password with an unescaped slash. Digits alone before the slash are a port.
+_UNESCAPED_LOGIN = re.compile(r"(?!\[)([^/?#@:]*):(?!\d*(?:[/?#]|$)).*@", re.DOTALL)
+# Cameras take passwords in the query or in the path.
+_PARAMETER = re.compile(
+    r"([\w.-]*(?:pas|pwd|psw|secret|token|auth|key|sign|(?<![a-z])pw)[\w.-]*=)[^&;#]*", re.IGNORECASE
 )
 
 
 def open_source(
-    images: str | Path | Iterable[Any], *, image_size: int, watch: bool = False, every: int = 1, workers: int = 2
+    images: str | Path | Iterable[Any],
+    *,
+    image_size: int,
+    watch: bool = False,
+    every: int = 1,
+    workers: int = 2,
+    pixel_range: Sequence[float] | None = None,
 ) -> Source:
-    """The source of images that a text names, or any iterable of them.
+    """The source of images at an address, or of any iterable of images.
 
     Args:
         images: a folder, an image file, a tar shard or a pattern of shards, a video file, a camera or stream address,
             ``hf:OWNER/NAME``, ``-``; or an iterable of pictures, arrays, paths or bytes.
-        image_size: side of the images that come out.
-        watch: follow a folder, or a pattern of shards: do not end, take new files as they appear.
-        every: take every n-th frame of a video or camera.
+        image_size: side of the images.
+        watch: follow a folder, or a pattern of shards: do not end, yield new files as they appear.
+        every: yield every n-th frame of a video or camera.
         workers: threads that load images.
+        pixel_range: values that become black and white in images of more than 8 bits; None for the range of each.
 
     Raises:
-        InputError: there is nothing by that name, or an option does not go with it.
+        InputError: there is no source at the address, or an option does not apply to it.
     """
-    if every < 1 or workers < 1:
-        raise InputError(f"every and workers must be at least 1; given {every} and {workers}")
-    common: dict[str, Any] = {"workers": workers}
-    if not isinstance(images, str | Path):
-        _only_of_folders(watch, ITERABLE)
-        if not hasattr(images, "__iter__") and not hasattr(images, "__getitem__"):
-            raise InputError(f"{ALLOWED}, or, in Python, any iterable of images; given {type(images).__name__}")
-        read = read_iterable(images, image_size=image_size)
-        return Source(read, name=ITERABLE, rereadable=False, **common)
-    text = os.path.expanduser(images)
-    common["name"] = without_password(text)
-    if os.path.isdir(text):
-        return Source(read_folder(text, image_size=image_size, watch=watch), rereadable=True, endless=watch, **common)
-    if is_shard(text):
-        _at_least_one(text, watch)
-        return Source(read_shards(text, image_size=image_size, watch=watch), rereadable=True, endless=watch, **common)
-    _only_of_folders(watch, text)
-    if text == STANDARD_INPUT:
-        if sys.stdin is None:
-            raise InputError("standard input is closed; pipe paths into it, one a line")
-        read = read_paths(sys.stdin.fileno(), image_size=image_size)
-        return Source(read, rereadable=False, endless=True, **common)
-    if text.startswith(PREFIX):
-        return Source(read_hugging_face(text, image_size=image_size), rereadable=True, **common)
-    if is_live(text):
-        if text.startswith("/") and not os.path.exists(text):
-            raise InputError(f"there is no camera at {text}; it must be there when learning begins")
-        read = read_live(text, image_size=image_size, every=every)
-        return Source(read, rereadable=False, endless=True, live=True, **common)
-    if is_video(text) and os.path.isfile(text):
-        return Source(read_video(text, image_size=image_size, every=every), rereadable=True, **common)
-    if os.path.splitext(text)[1].lower() in EXTENSIONS and os.path.isfile(text):
-        return Source(read_iterable([text], image_size=image_size), rereadable=True, **common)
-    if {"*", "?"} & set(text) and not os.path.exists(text) and not is_video(text):
-        raise InputError(
-            f"'{text}' is a pattern, and patterns name tar shards: they end in {', '.join(SHARDS)}. For images give "
-            f"the folder, or pipe their paths: ls {text} | climb ..., with - in place of the pattern"
-        )
-    if text.lower().endswith(PARQUET) and os.path.isfile(text):
-        raise InputError(f"'{text}' is a Parquet file; the images in it are read as a dataset. Type: {PREFIX}{text}")
-    reason = "is a file of another kind" if os.path.exists(text) else "does not exist"
-    raise InputError(f"'{without_password(text)}' {reason}. Allowed: {ALLOWED}")
+    for option, value in (("every", every), ("workers", workers), ("image_size", image_size)):
+        check_value(option, value, int, least=1)
+    kind, name = ITERABLE, ITERABLE.help
+    if isinstance(images, str | Path):
+        images = os.path.expanduser(images)
+        kind, name = _find_kind(images), without_password(images)
+    elif not hasattr(images, "__iter__") and not hasattr(images, "__getitem__"):
+        given = type(images).__name__
+        raise InputError(f"{allowed_addresses()}, or, in Python, any iterable of images; given {given}")
+    if watch and not kind.watchable:
+        raise InputError(f"watch follows a folder or a pattern of tar shards; given {name}")
+    options = Options(image_size=image_size, watch=watch, every=every, pixel_range=as_pixel_range(pixel_range))
+    return Source(
+        kind.open(images, options),
+        name=name,
+        rereadable=kind.rereadable,
+        endless=kind.endless or watch,
+        live=kind.live,
+        workers=workers,
+    )
 
 
-def _only_of_folders(watch: bool, text: str) -> None:
-    if watch:
-        path = text not in (STANDARD_INPUT, ITERABLE) and not text.startswith(PREFIX) and not is_live(text)
-        missing = ", which does not exist" if path and not os.path.exists(text) else ""
-        given = without_password(text)
-        raise InputError(f"watch follows a folder or a pattern of tar shards; given {given}{missing}")
+def without_password(text: str) -> str:
+    """The text with "..." in place of passwords in an address, for logs, journals and pages.
+
+    >>> without_password("rtsp://admin:secret@10.0.0.7:554/main"), without_password("photos/a:b@c")
+    ('rtsp://admin:...@10.0.0.7:554/main', 'photos/a:b@c')
+    >>> without_password("http://camera/video.mjpg?user=admin&pwd=secret")
+    'http://camera/video.mjpg?user=admin&pwd=...'
+    """
+    scheme = _SCHEME.search(text)
+    if scheme is None:
+        return text
+    before, rest = text[: scheme.end()], text[scheme.end() :]
+    login = _LOGIN.match(rest) or _UNESCAPED_LOGIN.match(rest)
+    if login is not None:
+        before, rest = f"{before}{login[1]}:...@", rest[login.end() :]
+    return before + _PARAMETER.sub(r"\1...", rest)
 
 
-def _at_least_one(text: str, watch: bool) -> None:
-    if not watch and next(shards_matching(text), None) is None:
-        braces = " (* and ? stand for what differs; {..} means nothing here)" if "{" in text else ""
-        raise InputError(f"no tar shard matches '{text}'{braces}. Allowed: {ALLOWED}")
+def _find_kind(address: str) -> SourceKind:
+    """The kind of source that takes an address, built in or of an installed package."""
+    kind, broken = find_kind(address), list[str]()
+    if kind is None:
+        broken = load_plugins()
+        kind = find_kind(address)
+    if kind is not None:
+        return kind
+    shown, exists = without_password(address), os.path.exists(address)
+    if {"*", "?"} & set(address) and not exists:
+        advice = f"give the folder, or pipe their paths: ls {shown} | climb ..., with - in place of the pattern"
+        only = "only tar shards are given by a pattern (shards/*.tar)"
+        raise InputError(f"'{shown}' is a pattern, and {only}. For images {advice}")
+    message = f"'{shown}' {'is a file of another kind' if exists else 'does not exist'}. {allowed_addresses()}"
+    raise InputError("\n".join([message, *(f"A source may be missing because {reason}" for reason in broken)]))

@@ -1,4 +1,4 @@
-"""Loading off the critical path: one thread finds images, a few load them, a bounded queue holds the result."""
+"""Prefetch: one thread finds what to load, a few threads load it, and a bounded queue holds the results."""
 
 from __future__ import annotations
 
@@ -6,82 +6,89 @@ import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Event, Thread
+from typing import Generic, TypeVar
 
-from climb.sources.item import UNREADABLE, Item, PassedOver, Pending, Unusable
+from climb.images.decode import UNREADABLE, ImageError
+from climb.sources.item import Item, PassedOver, Pending
 
 Arrival = Item | PassedOver | None
-"""An image, word of one that is not used, or None: nothing came for a while."""
+"""An image, a file that is not used, or None: nothing arrived for a while."""
+Loaded = TypeVar("Loaded")
 
 
-class Prefetch:
-    """Arrivals in the order in which they were found, loaded ahead of time.
+class Prefetch(Generic[Loaded]):
+    """Results in the order in which they were found, loaded ahead of time.
 
     Args:
-        find: given an event that asks it to end, finds images.
-        ending: that event; what was found before it is set still arrives.
+        find: yields functions that load one result each; its argument is ``ending``.
         workers: threads that load.
-        depth: most images loaded ahead.
+        depth: maximum number of results loaded ahead.
         live: drop what is found while the queue is full, as a camera must; otherwise finding waits.
+        ending: asks ``find`` to end; what it found before still arrives.
+
+    >>> prefetch = Prefetch(lambda ending: iter([lambda: "a", lambda: "b"]), workers=1, depth=2)
+    >>> list(prefetch.results())
+    ['a', 'b']
+    >>> prefetch.close()
     """
 
     def __init__(
         self,
-        find: Callable[[Event], Iterator[Pending]],
+        find: Callable[[Event], Iterator[Callable[[], Loaded]]],
         *,
         workers: int,
         depth: int,
-        live: bool,
+        live: bool = False,
         ending: Event | None = None,
     ) -> None:
         self.dropped = 0
         self._ending = ending or Event()
         self._closed = Event()
         self._live = live
-        self._queue: queue.Queue[Future[Arrival] | BaseException | None] = queue.Queue(maxsize=depth)
+        self._queue: queue.Queue[Future[Loaded] | None] = queue.Queue(maxsize=depth)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="climb-load")
-        # A daemon: one that waits for a camera must not keep the process alive.
+        # A daemon: a thread that waits for a camera must not keep the process alive.
         self._thread = Thread(target=self._produce, args=(find,), name="climb-find", daemon=True)
         self._thread.start()
 
-    def arrivals(self, patience: float | None) -> Iterator[Arrival]:
-        """What arrives, until the source ends; None after each ``patience`` seconds without anything."""
+    def results(self, patience: float | None = None) -> Iterator[Loaded | None]:
+        """Results until there are no more; None after each ``patience`` seconds without one."""
         while True:
             try:
-                arrived = self._queue.get(timeout=patience)
+                item = self._queue.get(timeout=patience)
             except queue.Empty:
                 yield None
                 continue
-            if arrived is None:
+            if item is None:
                 return
-            if isinstance(arrived, BaseException):
-                raise arrived
-            while not wait([arrived], timeout=patience).done:  # a drive may take its time, or hang
+            while not wait([item], timeout=patience).done:  # the drive may be slow, or hang
                 yield None
-            yield arrived.result()
+            yield item.result()
 
     def close(self) -> None:
-        """Stop finding and loading; what was loaded ahead is forgotten."""
+        """Stop finding and loading, and drop the results loaded ahead."""
         self._ending.set()
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._thread.join(timeout=1.0)
 
-    def _produce(self, find: Callable[[Event], Iterator[Pending]]) -> None:
-        end: BaseException | None = None
+    def _produce(self, find: Callable[[Event], Iterator[Callable[[], Loaded]]]) -> None:
+        end: Future[Loaded] | None = None
         try:
-            for pending in find(self._ending):
+            for task in find(self._ending):
                 if self._live and self._queue.full():
                     self.dropped += 1
-                elif not self._put(self._pool.submit(load, pending)):
+                elif not self._put(self._pool.submit(task)):
                     return
-        except BaseException as error:  # raised again where the arrivals are read
-            end = error
+        except BaseException as error:  # raised again by `results`
+            end = Future()
+            end.set_exception(error)
         self._put(end)
 
-    def _put(self, arrived: Future[Arrival] | BaseException | None) -> bool:
+    def _put(self, item: Future[Loaded] | None) -> bool:
         while not self._closed.is_set():
             try:
-                self._queue.put(arrived, timeout=0.2)
+                self._queue.put(item, timeout=0.2)
                 return True
             except queue.Full:
                 continue
@@ -89,10 +96,10 @@ class Prefetch:
 
 
 def load(pending: Pending) -> Arrival:
-    """The image, or why it is passed over; None if that has been said before."""
+    """The image, or why it is passed over; None if that is known already."""
     try:
         return Item(identity=pending.identity, image=pending.load(), where=pending.where)
-    except Unusable as error:
+    except ImageError as error:
         if pending.again and error.reason == UNREADABLE:
             return None
         return PassedOver(identity=pending.identity, where=pending.where, reason=error.reason, detail=error.detail)

@@ -1,72 +1,72 @@
-"""A source of images: found, loaded ahead, handed out one by one."""
+"""A source of images, and the registry in which each kind of source declares the addresses that it takes."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
 from threading import Event
+from typing import Any, TypeVar
 
-from climb.sources.item import Claim, Item, PassedOver, Pending, Read
-from climb.sources.prefetch import Arrival, Prefetch
+from climb.errors import InputError
+from climb.images.convert import PixelRange
+from climb.images.tensors import Decoder
+from climb.registry import Registry
+from climb.sources.item import Item, PassedOver, Read, SeenFilter
+from climb.sources.prefetch import Arrival, Prefetch, load
 
-LOGGED = 20  # images passed over for one reason that are named in the log; all are counted
+LOGGED = 20  # skipped images that are named in the log for each reason; all are counted
+PREFETCHED = 32  # about two mini-batches: a crash would lose more
 log = logging.getLogger("climb.sources")
 
 
+@dataclass(eq=False)
 class Source:
-    """Images of one size, whatever they are read from. Iterating gives `Item`s; each iteration starts over.
+    """Images of one size. Iterating gives `Item`s; each iteration starts over."""
 
-    Args:
-        read: finds the images.
-        name: what people call the source.
-        rereadable: whether the same images can be found again after a crash.
-        endless: whether it waits for more where others end.
-        live: whether it goes on when nobody reads, so that images must be dropped.
-        workers: threads that load images.
-    """
-
-    def __init__(
-        self,
-        read: Read,
-        *,
-        name: str,
-        rereadable: bool,
-        endless: bool = False,
-        live: bool = False,
-        workers: int = 2,
-    ) -> None:
-        self.name = name
-        self.rereadable = rereadable
-        self.endless = endless
-        self.passed_over: Counter[str] = Counter()
-        self.dropped = 0
-        self._read = read
-        self.live = live
-        self._workers = workers
+    read: Read
+    """Finds the images."""
+    _: KW_ONLY
+    name: str
+    """The source in messages."""
+    rereadable: bool
+    """Whether the same images can be found again after a crash."""
+    endless: bool = False
+    """Whether it waits for more images."""
+    live: bool = False
+    """Whether it continues without a reader, so that images must be dropped."""
+    workers: int = 2
+    """Threads that load images."""
+    passed_over: Counter[str] = field(default_factory=Counter, init=False)
+    """Number of skipped images by reason."""
+    dropped: int = field(default=0, init=False)
+    """Number of images for which a live source had no reader."""
 
     def __iter__(self) -> Iterator[Item]:
         return (arrival for arrival in self.arrivals() if isinstance(arrival, Item))
 
     def arrivals(
-        self, *, patience: float | None = None, claim: Claim | None = None, ending: Event | None = None
+        self, *, patience: float | None = None, seen: SeenFilter | None = None, ending: Event | None = None
     ) -> Generator[Arrival]:
-        """Images and word of those passed over, which are counted and logged.
+        """Images, and notices of skipped images, which are counted and logged.
 
         Args:
-            patience: seconds without anything after which None is given; None waits for ever.
-            claim: says which images are new; by default all are, and once only where a source repeats itself.
-            ending: set it to have nothing further read; what was read already still arrives.
+            patience: seconds without an arrival after which None is yielded; None waits without limit.
+            seen: tells which images are new. By default all are; an endless source yields each image once.
+            ending: stops the search for images when it is set. Images that were found still arrive.
         """
-        asked = claim or (Once() if self.endless else Everything())
+        if seen is None:  # an empty filter may be falsy
+            seen = Once() if self.endless else Everything()
 
-        def find(stop: Event) -> Iterator[Pending]:
-            return self._read(asked, stop)
+        def find(stop: Event) -> Iterator[Callable[[], Arrival]]:
+            return (partial(load, pending) for pending in self.read(seen, stop))
 
-        # Two batches or so ahead: more would only be lost at a crash.
-        prefetch = Prefetch(find, workers=self._workers, depth=32, live=self.live, ending=ending)
+        prefetch = Prefetch(find, workers=self.workers, depth=PREFETCHED, live=self.live, ending=ending)
         try:
-            for arrival in prefetch.arrivals(patience):
+            for arrival in prefetch.results(patience):
                 if isinstance(arrival, PassedOver):
                     self._count(arrival)
                 self.dropped = prefetch.dropped
@@ -83,42 +83,111 @@ class Source:
             log.warning("further images that are %s are counted, not named", passed.reason)
 
 
-class Everything:
-    """A `Claim` to which everything is new, always."""
-
-    def __call__(self, identity: int, /) -> bool:
-        """Yes."""
-        return True
-
-    is_new = __call__
-
-    def release(self, identity: int, /) -> None:
-        """It is new already."""
+class Everything(SeenFilter):
+    """A `SeenFilter` that takes every image for new."""
 
 
-class Once:
-    """A `Claim` to which everything is new, once.
+class Once(SeenFilter):
+    """A `SeenFilter` that takes every image for new once.
 
-    >>> claim = Once()
-    >>> claim(7), claim(7), claim.is_new(7)
+    >>> seen = Once()
+    >>> seen(7), seen(7), seen.is_new(7)
     (True, False, False)
-    >>> claim.release(7); claim.is_new(7), claim(7)
+    >>> seen.release(7); seen.is_new(7), seen(7)
     (True, True)
     """
 
     def __init__(self) -> None:
-        self._known: set[int] = set()
+        self._seen: set[int] = set()
 
     def __call__(self, identity: int, /) -> bool:
-        """Whether it has not been claimed; now it is."""
-        new = identity not in self._known
-        self._known.add(identity)
+        """Mark an image as seen. True if it was new."""
+        new = self.is_new(identity)
+        self._seen.add(identity)
         return new
 
     def is_new(self, identity: int, /) -> bool:
-        """Whether it has not been claimed."""
-        return identity not in self._known
+        """Whether an image is new; does not mark it."""
+        return identity not in self._seen
 
     def release(self, identity: int, /) -> None:
-        """It is new again."""
-        self._known.discard(identity)
+        """Mark an image as new again."""
+        self._seen.discard(identity)
+
+
+# -- kinds of sources --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to open a source."""
+
+    image_size: int
+    """Side of the images."""
+    watch: bool = False
+    """Whether to follow the source: do not end, yield new files as they appear."""
+    every: int = 1
+    """Yield every n-th frame of a video or camera."""
+    pixel_range: PixelRange | None = None
+    """Values that become black and white in images of more than 8 bits; None for the range of each image."""
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """Decodes the images of the source."""
+        return Decoder(image_size=self.image_size, pixel_range=self.pixel_range)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceKind:
+    """A kind of source: which addresses it takes, and the attributes of the `Source` at such an address."""
+
+    help: str
+    """Its addresses, for the list in messages."""
+    takes: Callable[[str], bool]
+    """Whether an address belongs to this kind. The first kind that takes an address opens it."""
+    open: Callable[[Any, Options], Read]
+    rereadable: bool = True
+    endless: bool = False
+    live: bool = False
+    watchable: bool = False
+    """Whether the source can be watched, and is endless then."""
+
+
+SOURCES = Registry[SourceKind]("source", builtin=["climb.sources.*"])
+
+Opener = TypeVar("Opener", bound=Callable[[Any, Options], Read])
+
+
+def register(name: str, **attributes: Any) -> Callable[[Opener], Opener]:
+    """Register a function that opens one kind of source. ``attributes`` are the other fields of `SourceKind`.
+
+    >>> import torch
+    >>> from climb.sources import open_source
+    >>> from climb.sources.item import loaded
+    >>> with SOURCES.scoped():
+    ...     @register("grey", help="grey:COUNT", takes=lambda address: address.startswith("grey:"))
+    ...     def read_grey(address: str, options: Options) -> Read:
+    ...         image = torch.full((3, options.image_size, options.image_size), 127, dtype=torch.uint8)
+    ...         return lambda seen, stop: (loaded(f"grey {i}", None, image) for i in range(int(address[5:])))
+    ...     len(list(open_source("grey:3", image_size=32)))
+    3
+    """
+    return SOURCES.register(name, lambda opener: SourceKind(open=opener, **attributes))
+
+
+def find_kind(address: str) -> SourceKind | None:
+    """The kind of source that takes an address; None if no registered kind does."""
+    return next((kind for kind in SOURCES.values() if kind.takes(address)), None)
+
+
+def allowed_addresses() -> str:
+    """The addresses of all kinds of sources, for messages."""
+    return f"Allowed: {', '.join(kind.help for kind in SOURCES.values())}"
+
+
+def import_extra(module: str, what: str, extra: str) -> Any:
+    """Import a library of an extra; an `InputError` that names the extra if it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(f'{what} need the extra: pip install "climb-ssl[{extra}]"') from None

@@ -1,4 +1,4 @@
-"""Frames of a video file, a camera or a network stream (the extra ``climb-ssl[video]``)."""
+"""Frames of a video file, a camera or a network stream. Needs the extra ``climb-ssl[video]``."""
 
 from __future__ import annotations
 
@@ -11,46 +11,34 @@ from typing import Any
 import torch
 
 from climb.errors import InputError
-from climb.sources.address import without_password
-from climb.sources.decode import square
-from climb.sources.identity import file_identity
-from climb.sources.item import CORRUPT, TOO_LARGE, UNREADABLE, Claim, Pending, Read, Unusable, refuse
+from climb.images.decode import CORRUPT, TOO_LARGE, UNREADABLE, ImageError
+from climb.images.tensors import Decoder
+from climb.sources.item import Pending, Read, SeenFilter, failed, file_identity, loaded
+from climb.sources.open import without_password
+from climb.sources.source import Options, import_extra, register
 
 VIDEOS = frozenset({".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".wmv", ".flv"})
 ADDRESSES = ("rtsp://", "rtsps://", "rtmp://", "http://", "https://", "udp://", "tcp://", "srt://")
 CAMERA = "/dev/video"
 OPEN_SECONDS, READ_SECONDS = 10.0, 30.0
-LONGEST_PAUSE = 60.0  # between two attempts to reach a camera
-MOST_FRAME_PIXELS = 8192 * 4320
-"""Videos of larger frames are not decoded: converting one takes 10 bytes a pixel, beside what the decoder keeps."""
+LONGEST_PAUSE = 60.0  # seconds between two attempts to connect
+MAX_FRAME_PIXELS = 8192 * 4320
+"""Larger frames are not decoded. Conversion takes 10 bytes a pixel, besides the decoder's buffers."""
 
 log = logging.getLogger("climb.sources")
 
 
-def is_live(text: str) -> bool:
-    """Whether a text is the address of a camera or of a network stream."""
-    return text.startswith((*ADDRESSES, CAMERA))
-
-
 def is_video(text: str) -> bool:
-    """Whether a path is one of a video file, by its extension."""
+    """Whether a path has the extension of a video file."""
     return os.path.splitext(text)[1].lower() in VIDEOS
 
 
-def require_av() -> Any:
-    """The library that reads videos."""
-    try:
-        import av
-    except ImportError:
-        raise InputError('videos and cameras need the extra: pip install "climb-ssl[video]"') from None
-    return av
+@register("video", help="a video file", takes=lambda address: is_video(address) and os.path.isfile(address))
+def read_video(path: str, options: Options) -> Read:
+    """Every n-th frame of a video file, identified by the file and its number."""
+    av = import_extra("av", "videos and cameras", "video")
 
-
-def read_video(path: str, *, image_size: int, every: int) -> Read:
-    """Every ``every``-th frame of a video file; each frame is known by the file and its number."""
-    av = require_av()
-
-    def read(claim: Claim, stop: Event) -> Iterator[Pending]:
+    def read(seen: SeenFilter, stop: Event) -> Iterator[Pending]:
         status = os.stat(path)
         try:
             with av.open(path) as container:
@@ -58,21 +46,31 @@ def read_video(path: str, *, image_size: int, every: int) -> Read:
                     if stop.is_set():
                         return
                     identity = file_identity(path, status, "frame", number)
-                    if number % every == 0 and claim(identity):
-                        yield _loaded(_picture(frame, image_size), f"{path}#{number}", identity)
-        except av.FFmpegError as error:  # what comes after the damage is lost
-            yield refuse(path, None, Unusable(CORRUPT, f"the video breaks off: {error}"))
-        except Unusable as error:
-            yield refuse(path, None, error)
+                    if number % options.every == 0 and seen(identity):
+                        yield loaded(f"{path}#{number}", identity, _to_tensor(frame, options.decoder))
+        except av.FFmpegError as error:  # the frames after the damage are lost
+            yield failed(path, None, ImageError(CORRUPT, f"the video breaks off: {error}"))
+        except ImageError as error:
+            yield failed(path, None, error)
 
     return read
 
 
-def read_live(address: str, *, image_size: int, every: int) -> Read:
-    """Every ``every``-th frame of a camera or a network stream, from now on. A connection that breaks is made anew."""
-    av = require_av()
+@register(
+    "camera",
+    help="a camera (/dev/video0), an address (rtsp://...)",
+    takes=lambda address: address.startswith((*ADDRESSES, CAMERA)),
+    rereadable=False,
+    endless=True,
+    live=True,
+)
+def read_live(address: str, options: Options) -> Read:
+    """Every n-th frame of a camera or a network stream, from now on. Reconnects if the connection breaks."""
+    if address.startswith("/") and not os.path.exists(address):
+        raise InputError(f"there is no camera at {address}; it must be there when learning begins")
+    av = import_extra("av", "videos and cameras", "video")
 
-    def read(claim: Claim, stop: Event) -> Iterator[Pending]:
+    def read(seen: SeenFilter, stop: Event) -> Iterator[Pending]:
         number, pause = 0, 1.0
         shown = without_password(address)
         while not stop.is_set():
@@ -81,14 +79,14 @@ def read_live(address: str, *, image_size: int, every: int) -> Read:
                     for frame in _frames(container):
                         if stop.is_set():
                             return
-                        if number % every == 0:
-                            yield _loaded(_picture(frame, image_size), f"{shown}#{number}", None)
+                        if number % options.every == 0:
+                            yield loaded(f"{shown}#{number}", None, _to_tensor(frame, options.decoder))
                         number, pause = number + 1, 1.0
                 log.warning("%s ended; connecting again in %.0f s", shown, pause)
-            except (av.FFmpegError, OSError, Unusable) as error:  # a camera that starts may have no picture yet
-                said = str(error).replace(address, shown)
-                reason = error.reason if isinstance(error, Unusable) else UNREADABLE
-                yield refuse(shown, None, Unusable(reason, f"{said}; connecting again in {pause:.0f} s"))
+            except (av.FFmpegError, OSError, ImageError) as error:  # a camera that starts may have no picture yet
+                message = str(error).replace(address, shown)
+                reason = error.reason if isinstance(error, ImageError) else UNREADABLE
+                yield failed(shown, None, ImageError(reason, f"{message}; connecting again in {pause:.0f} s"))
             stop.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -103,28 +101,24 @@ def _open_live(av: Any, address: str) -> Any:
 
 
 def _frames(container: Any) -> Iterator[Any]:
-    """The frames of the first picture track; `Unusable` if there is none, or if they are gigantic."""
+    """The frames of the first picture track; `ImageError` if there is none, or if they are too large."""
     if not container.streams.video:
-        raise Unusable(CORRUPT, "there is no picture track in it")
+        raise ImageError(CORRUPT, "the file has no picture track")
     track = container.streams.video[0]
-    _check(track.width, track.height)
-    track.codec_context.options = {"max_pixels": str(MOST_FRAME_PIXELS)}  # of what the track does not announce
+    _check_size(track.width, track.height)
+    track.codec_context.options = {"max_pixels": str(MAX_FRAME_PIXELS)}  # for frames larger than the track announces
     for frame in container.decode(track):
-        _check(frame.width, frame.height)
+        _check_size(frame.width, frame.height)
         yield frame
 
 
-def _check(width: int, height: int) -> None:
-    if width * height > MOST_FRAME_PIXELS:
-        raise Unusable(TOO_LARGE, f"frames of {width} x {height} pixels; at most {MOST_FRAME_PIXELS:,} are decoded")
+def _check_size(width: int, height: int) -> None:
+    if width * height > MAX_FRAME_PIXELS:
+        raise ImageError(TOO_LARGE, f"frames of {width} x {height} pixels; at most {MAX_FRAME_PIXELS:,} are decoded")
 
 
-def _picture(frame: Any, image_size: int) -> torch.Tensor:
-    """The frame at the model's size: frames as they are, many at a time, would fill the memory."""
+def _to_tensor(frame: Any, decoder: Decoder) -> torch.Tensor:
+    """The frame at the model's size. It is converted at once: many full frames would fill the memory."""
     picture = frame.to_image()
-    turned = getattr(frame, "rotation", 0)
-    return square(picture.rotate(turned, expand=True) if turned else picture, image_size)
-
-
-def _loaded(image: torch.Tensor, where: str, identity: int | None) -> Pending:
-    return Pending(identity=identity, where=where, load=lambda: image)
+    angle = getattr(frame, "rotation", 0)
+    return decoder.picture(picture.rotate(angle, expand=True) if angle else picture, "a frame")

@@ -1,4 +1,4 @@
-"""Files as they appear: complete ones only, and again those that could not be read."""
+"""Watch for new files: yield them when they are complete, and retry those that could not be read."""
 
 from __future__ import annotations
 
@@ -7,49 +7,54 @@ import time
 from collections.abc import Callable, Iterator
 from threading import Event
 
-POLL_SECONDS = 0.5
-"""Least time between two looks."""
-COST = 20.0
-"""Times as long as a look takes is the least time between two of its kind: each takes a twentieth of a core at most."""
-SETTLED_SECONDS = 2.0
-"""A file that nobody has written to for so long is complete."""
-MOST_YOUNG = 100_000
-"""Files kept in mind that may still be written to; a later look finds the others again."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0
-"""Seconds after which a file that could not be read is tried again; doubled each time."""
+from climb.images.find import FoundFile, version
 
-Found = tuple[str, os.stat_result]
-Young = dict[str, tuple[int, int, float]]
-"""By path: size and time, and when both were seen."""
-Look = Callable[[bool], Iterator[Found]]
-"""What is there; given whether to be thorough, or quick where that is possible."""
+POLL_SECONDS = 0.5
+"""Least time between two scans."""
+COST = 20.0
+"""Least time between two scans of one kind, in durations of a scan: each kind takes at most a twentieth of a core."""
+SETTLED_SECONDS = 2.0
+"""A file is complete after this time without a write."""
+MAX_YOUNG = 100_000
+"""Files that may still be written to and are remembered. Later scans find the others again."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0
+"""Seconds before an unreadable file is tried again; doubled with each failure."""
+
+Young = dict[str, tuple[tuple[int, int], float]]
+"""Files that may be incomplete: the `version` of each and when it was first seen, by path."""
+Scan = Callable[[bool], Iterator[FoundFile]]
+"""Finds the files. Takes whether the scan must be full; otherwise it may be quick."""
 
 
 def settled_seconds(path: str, status: os.stat_result) -> float:
-    """How long any file must have been as it is to be complete."""
+    """How long a file must be unchanged to be complete."""
     return SETTLED_SECONDS
 
 
 def watched(
-    look: Look,
+    scan: Scan,
     is_new: Callable[[str, os.stat_result], bool],
     stop: Event,
     needed: Callable[[str, os.stat_result], float] = settled_seconds,
-) -> Iterator[Found]:
-    """The new files that ``look`` finds, again and again, each as soon as it is complete.
+) -> Iterator[FoundFile]:
+    """Scan again and again; yield each new file as soon as it is complete.
 
-    Polling, and not the kernel's notifications: these do not exist on network file systems, where folders that other
-    machines fill usually are. Nor do the clocks of such machines agree: a file that appears is complete once it has
-    been seen twice as it is, with ``needed`` seconds between. Only at the first look its own times are believed, or
-    starting with a million files would take a second look at each.
+    Args:
+        scan: finds the files.
+        is_new: whether a file is new.
+        stop: ends the watching when it is set.
+        needed: how many seconds a file must be unchanged to be complete.
     """
+    # Polling, because network file systems have no notifications. The clocks of the machines that write there may be
+    # wrong, so a file must be seen twice without a change. Only the first scan trusts the times of files: otherwise a
+    # start with a million files would need a second look at each.
     young: Young = {}
-    first, next_look, next_thorough = True, 0.0, 0.0
+    first, next_scan, next_full = True, 0.0, 0.0
     while not stop.is_set():
         began = mark = time.monotonic()
-        if began >= next_look:
-            cost, thorough = 0.0, began >= next_thorough
-            for path, status in look(thorough):
+        if began >= next_scan:
+            cost, full = 0.0, began >= next_full
+            for path, status in scan(full):
                 if stop.is_set():
                     return
                 if path in young or not is_new(path, status):
@@ -57,26 +62,26 @@ def watched(
                 if first and time.time() - max(status.st_mtime, status.st_ctime) >= needed(path, status):
                     cost += time.monotonic() - mark
                     yield path, status
-                    mark = time.monotonic()  # the reader's time is not the look's
-                elif len(young) < MOST_YOUNG:
-                    young[path] = (status.st_size, status.st_mtime_ns, time.monotonic())
+                    mark = time.monotonic()  # the caller's time is not part of the scan
+                elif len(young) < MAX_YOUNG:
+                    young[path] = (version(status), time.monotonic())
             first, now = False, time.monotonic()
             pause = COST * (cost + now - mark)
-            next_look = now + (POLL_SECONDS if thorough else max(POLL_SECONDS, pause))
-            if thorough:
-                next_thorough = now + max(POLL_SECONDS, pause)
-            if len(young) >= MOST_YOUNG:
-                next_thorough = now
-        for path, status in _grown_up(young, needed):
+            next_scan = now + (POLL_SECONDS if full else max(POLL_SECONDS, pause))
+            if full:
+                next_full = now + max(POLL_SECONDS, pause)
+            if len(young) >= MAX_YOUNG:
+                next_full = now
+        for path, status in _pop_complete(young, needed):
             if stop.is_set():
                 return
             yield path, status
         stop.wait(POLL_SECONDS)
 
 
-def _grown_up(young: Young, needed: Callable[[str, os.stat_result], float]) -> Iterator[Found]:
-    """Those that are as they were long enough ago; they leave ``young``, and so do those that are gone."""
-    for path, (size, changed, since) in list(young.items()):
+def _pop_complete(young: Young, needed: Callable[[str, os.stat_result], float]) -> Iterator[FoundFile]:
+    """Remove the complete files from ``young`` and yield them. Also removes the files that are gone."""
+    for path, (before, since) in list(young.items()):
         now = time.monotonic()
         if now - since < SETTLED_SECONDS:
             continue
@@ -85,43 +90,27 @@ def _grown_up(young: Young, needed: Callable[[str, os.stat_result], float]) -> I
         except OSError:
             del young[path]
             continue
-        if (status.st_size, status.st_mtime_ns) != (size, changed):
-            young[path] = (status.st_size, status.st_mtime_ns, now)
+        if version(status) != before:
+            young[path] = (version(status), now)
         elif now - since >= needed(path, status):
             del young[path]
             yield path, status
 
 
-class Later:
-    """Which files to leave alone for a while: those that could not be read, ever longer.
+class RetrySchedule(dict[int, tuple[float, float]]):
+    """When to retry the files that could not be read: by identity, the time and the pause before it, which grows.
 
-    >>> later = Later()
-    >>> later.put(7); later.is_due(7), later.is_due(8), later.tried(7)
+    >>> retries = RetrySchedule()
+    >>> retries.put(7); retries.is_due(7), retries.is_due(8), 7 in retries
     (False, True, True)
-    >>> later.forget(7); later.is_due(7), later.tried(7)
-    (True, False)
     """
 
-    def __init__(self) -> None:
-        self._pauses: dict[int, tuple[float, float]] = {}  # identity -> not before, the pause until then
-
-    def __len__(self) -> int:
-        return len(self._pauses)
-
     def put(self, identity: int) -> None:
-        """It could not be read just now."""
-        _, before = self._pauses.get(identity, (0.0, FIRST_PAUSE / 2))
-        pause = min(2 * before, LONGEST_PAUSE)
-        self._pauses[identity] = (time.monotonic() + pause, pause)
-
-    def forget(self, identity: int) -> None:
-        """It could be read."""
-        self._pauses.pop(identity, None)
+        """The file could not be read just now."""
+        _, previous = self.get(identity, (0.0, FIRST_PAUSE / 2))
+        pause = min(2 * previous, LONGEST_PAUSE)
+        self[identity] = (time.monotonic() + pause, pause)
 
     def is_due(self, identity: int) -> bool:
-        """Whether it may be tried now."""
-        return self._pauses.get(identity, (0.0, 0.0))[0] <= time.monotonic()
-
-    def tried(self, identity: int) -> bool:
-        """Whether it has been tried before, in vain."""
-        return identity in self._pauses
+        """Whether the file may be tried now."""
+        return identity not in self or self[identity][0] <= time.monotonic()

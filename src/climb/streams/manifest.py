@@ -1,18 +1,20 @@
-"""A scenario written down: small enough to share, complete enough to replay."""
+"""The description of a stream, in a small JSON file that can be shared and replayed."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from climb.errors import InputError, unknown
+import numpy as np
+
+from climb.errors import InputError, first_few, unknown
 from climb.files import write_text
-from climb.streams.listing import listing
-from climb.streams.whole_number import whole_number
 
 KINDS = ("regular", "irregular", "blurred", "iid")
 FORMAT_VERSION = 1
@@ -20,9 +22,9 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Which classes arrive together, in which order, and the seed of everything drawn later.
+    """The classes of each task, the order of the tasks, and the seed of all random choices.
 
-    The same manifest over the same labels is the same stream, on every machine.
+    The same manifest with the same labels gives the same stream on every machine.
 
     >>> manifest = Manifest(kind="regular", tasks=((2, 0), (1, 3)), seed=7)
     >>> print(manifest.to_json(), end="")
@@ -44,29 +46,27 @@ class Manifest:
     kind: str
     """One of `KINDS`."""
     tasks: tuple[tuple[int, ...], ...]
-    """The class ids of each task; together every class 0 .. C - 1 once. Only nominal when ``kind`` is iid."""
+    """The class ids of each task. Together they contain every class 0 .. C - 1 once. An i.i.d. stream ignores them."""
     seed: int
     validation: float = 0.1
-    """Share of each class that is held out and never trained on."""
+    """Share of each class that is held out for validation."""
     blur: int = 0
-    """Images on each side of a task boundary that are mixed; above 0 exactly when ``kind`` is blurred."""
-    format_version: int = FORMAT_VERSION
+    """Images on each side of a task boundary that are mixed. Above 0 if ``kind`` is blurred, else 0."""
 
     def __post_init__(self) -> None:
-        _check_version(self.format_version)
-        if not isinstance(self.kind, str):
-            raise InputError(f"kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
         if self.kind not in KINDS:
-            raise unknown("kind of stream", self.kind, KINDS)
-        # What is stored is plain Python, however it was given: so it can be hashed, compared and saved.
+            raise unknown("kind of stream", str(self.kind), KINDS)
+        share = self.validation
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+            raise InputError(f"validation must be a share from 0 up to, not including, 1; not {share!r}")
+        # Store plain Python values, so that manifests can be hashed, compared and saved.
         object.__setattr__(self, "tasks", _partition(self.tasks))
-        object.__setattr__(self, "seed", whole_number(self.seed, "seed"))
-        object.__setattr__(self, "validation", _share(self.validation))
-        object.__setattr__(self, "blur", whole_number(self.blur, "blur", least=0))
-        if self.kind == "blurred" and self.blur == 0:
-            raise InputError("a blurred stream needs blur of 1 or more; kind 'regular' is the one without")
-        if self.kind != "blurred" and self.blur > 0:
-            raise InputError(f"blur is {self.blur} but kind is '{self.kind}'; use kind 'blurred', or blur 0")
+        object.__setattr__(self, "seed", check_int(self.seed, "seed"))
+        object.__setattr__(self, "validation", float(share))
+        object.__setattr__(self, "blur", check_int(self.blur, "blur", least=0))
+        if (self.kind == "blurred") != (self.blur > 0):
+            needs = "kind 'blurred' needs blur of 1 or more, every other kind blur 0"
+            raise InputError(f"kind is '{self.kind}' and blur is {self.blur}; {needs}")
 
     @property
     def classes(self) -> int:
@@ -74,85 +74,87 @@ class Manifest:
         return sum(map(len, self.tasks))
 
     def to_json(self) -> str:
-        """The manifest as JSON text, one task a line."""
-        head = ("format_version", "kind", "seed", "validation", "blur")
-        lines = [f'  "{name}": {json.dumps(getattr(self, name))},' for name in head]
-        tasks = ",\n".join(f"    {json.dumps(list(task))}" for task in self.tasks)
-        return "\n".join(["{", *lines, '  "tasks": [', tasks, "  ]", "}"]) + "\n"
+        """The manifest as JSON text, with one task a line."""
+        head = {"format_version": FORMAT_VERSION, **vars(self)}
+        tasks = ",\n".join(f"    {json.dumps(list(task))}" for task in head.pop("tasks"))
+        lines = "".join(f'  "{name}": {json.dumps(value)},\n' for name, value in head.items())
+        return f'{{\n{lines}  "tasks": [\n{tasks}\n  ]\n}}\n'
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """The manifest that ``text`` describes. What has a default may be left out."""
+        """The manifest in ``text``. Keys with a default may be missing."""
         try:
-            given: Any = json.loads(text)
+            data: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"a manifest must be JSON: {error}") from error
-        if not isinstance(given, dict):
-            raise InputError(f"a manifest must be a JSON object {{...}}, not a {type(given).__name__}")
-        # First of all: a newer format may well have keys and kinds that are unknown here.
-        _check_version(given.get("format_version", FORMAT_VERSION))
+        if not isinstance(data, dict):
+            raise InputError(f"a manifest must be a JSON object {{...}}, not a {type(data).__name__}")
+        # First: a newer format may have unknown keys and kinds.
+        version = check_int(data.pop("format_version", FORMAT_VERSION), "format_version", least=1)
+        if version > FORMAT_VERSION:
+            reads = f"this climb reads up to {FORMAT_VERSION}; upgrade with: pip install --upgrade climb-ssl"
+            raise InputError(f"the manifest has format_version {version}, {reads}")
         allowed = [field.name for field in fields(cls)]
-        for key in given:
+        for key in data:
             if key not in allowed:
                 raise unknown("key in the manifest", key, allowed)
-        needed = [field.name for field in fields(cls) if field.default is MISSING]
-        missing = [key for key in needed if key not in given]
+        missing = [field.name for field in fields(cls) if field.default is MISSING and field.name not in data]
         if missing:
             raise InputError(f"the manifest lacks {', '.join(missing)}")
-        return cls(**given)
+        return cls(**data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the manifest to ``path``, wholly or not at all."""
+        """Write the manifest to ``path``, atomically."""
         write_text(Path(path), self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Manifest:
         """The manifest saved at ``path``."""
         try:
-            text = Path(path).read_bytes().decode()
-        except OSError as error:
-            raise InputError(f"cannot read the manifest {path}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"the manifest {path} is not UTF-8 text") from error
-        try:
-            return cls.from_json(text)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-
-
-def _check_version(version: object) -> None:
-    number = whole_number(version, "format_version", least=1)
-    if number > FORMAT_VERSION:
-        raise InputError(
-            f"the manifest has format_version {number}, and this version of climb reads up to"
-            f" {FORMAT_VERSION}; upgrade with: pip install --upgrade climb-ssl"
-        )
-
-
-def _share(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise InputError(f"validation must be a share from 0 up to, not including, 1; not {value!r}")
-    return float(value)
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # an InputError is a ValueError, and so is an error of the encoding
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot read the manifest {path}: {reason}") from error
 
 
 def _partition(tasks: object) -> tuple[tuple[int, ...], ...]:
-    """``tasks`` as tuples of ints, when they hold each class 0 .. C - 1 exactly once."""
+    """``tasks`` as tuples of ints. They must contain each class 0 .. C - 1 exactly once."""
     if not isinstance(tasks, list | tuple) or not all(isinstance(task, list | tuple) for task in tasks):
         raise InputError("tasks must be a list of lists of class ids, such as [[0, 1], [2, 3]]")
     if not tasks:
         raise InputError("tasks is empty; at least one task is needed")
     empty = [number for number, task in enumerate(tasks) if not task]
     if empty:
-        raise InputError(f"every task needs at least one class; without any: task {listing(empty)}")
-    partition = tuple(tuple(whole_number(c, "a class id", least=0) for c in task) for task in tasks)
-    count = Counter(c for task in partition for c in task)
+        raise InputError(f"every task needs at least one class; tasks without a class: {join_numbers(empty)}")
+    partition = tuple(tuple(check_int(c, "a class id", least=0) for c in task) for task in tasks)
+    count = Counter(chain(*partition))
+    expected = set(range(len(count)))
     repeated = [c for c, times in count.items() if times > 1]
-    if repeated:
-        raise InputError(f"every class belongs to one task, once; given more than once: {listing(repeated)}")
-    missing = set(range(len(count))) - count.keys()
-    if missing:
-        raise InputError(
-            f"{len(count)} classes must be numbered 0 to {len(count) - 1}; missing: {listing(missing)};"
-            f" out of range: {listing(count.keys() - set(range(len(count))))}"
-        )
+    problems = {"more than once": repeated, "missing": expected - count.keys(), "out of range": count.keys() - expected}
+    wrong = [f"{problem}: {join_numbers(numbers)}" for problem, numbers in problems.items() if numbers]
+    if wrong:
+        raise InputError(f"tasks must list each class 0 to {len(count) - 1} once; {'; '.join(wrong)}")
     return partition
+
+
+def check_int(value: object, name: str, *, least: int | None = None) -> int:
+    """``value`` as a plain int; an `InputError` about ``name`` if it is not an integer, or below ``least``.
+
+    >>> check_int(np.int64(3), "tasks", least=1)
+    3
+    """
+    # bool is a subclass of int, but in a manifest, true is a mistake.
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{name} must be a whole number, not {value!r}")
+    if least is not None and value < least:
+        raise InputError(f"{name} must be {least} or more, not {value}")
+    return int(value)
+
+
+def join_numbers(numbers: Iterable[int]) -> str:
+    """The first ten of ``numbers``, sorted, and the count of the others.
+
+    >>> join_numbers([3, 1, 2]), join_numbers(range(13))
+    ('1, 2, 3', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 3 more')
+    """
+    return first_few(sorted(numbers), limit=10)

@@ -1,4 +1,4 @@
-"""Runs in processes of this machine: several on the cores of a CPU, several on a GPU."""
+"""Run jobs in processes of this machine: several on the cores of a CPU, several on a GPU."""
 
 from __future__ import annotations
 
@@ -12,52 +12,84 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import torch
+
 from climb.bench.executors.job import PATIENCE, Executor, Job, Outcome, Outcomes, run_job
-from climb.bench.executors.slots import Slot, slots
-from climb.lock import is_held
+from climb.engine import resolve_device
+from climb.files import is_held
+from climb.precision import usable_cores
 
 
-@dataclass(kw_only=True)
+def slots(device: str, per_device: int | None) -> list[str]:
+    """The devices of the runs at one time: the CPU once per core, or each GPU ``per_device`` times (1 by default).
+
+    >>> slots("cpu", 2)
+    ['cpu', 'cpu']
+    """
+    place = resolve_device(device).type  # rejects a device that this machine lacks
+    if devices := gpus(device):
+        return devices * (per_device or 1)
+    return [place] * (per_device or (usable_cores() if place == "cpu" else 1))
+
+
+def gpus(device: str) -> list[str]:
+    """The CUDA devices that ``device`` names: all of them for "auto" and "cuda", none for "cpu"."""
+    if device.startswith("cuda:"):
+        return [device]
+    return [f"cuda:{number}" for number in range(torch.cuda.device_count())] if device in ("auto", "cuda") else []
+
+
 class Worker:
-    """A process that lives for many runs: importing torch is paid once."""
+    """A process that runs many jobs, so that it imports torch only once.
 
-    slot: Slot
-    process: BaseProcess
-    connection: Connection
+    Args:
+        device: where its jobs run.
+        threads: CPU threads of a job on a GPU.
+        log: file for its output.
+    """
+
     job: Job | None = None
-    """What it is at."""
+    """The job that it runs now."""
+
+    def __init__(self, device: str, threads: int, log: Path) -> None:
+        self.device, self.threads, self.log = device, threads, log
+        context = multiprocessing.get_context("spawn")  # a fork would share CUDA and torch's threads
+        self.connection, remote = context.Pipe()
+        self.process = context.Process(target=_work, args=(remote, threads, log), daemon=True)
+        self.process.start()
+        remote.close()  # otherwise it would stay open after the worker ends
 
 
-def local_executor(*, device: str = "auto", per_device: int | None = None, logs: Path | None = None) -> Executor:
-    """Runs as many jobs at once as the machine has places for.
+def local_executor(*, device: str = "auto", per_device: int | None = None, logs: Path) -> Executor:
+    """Runs as many jobs at once as the machine has slots.
 
     Args:
         device: "auto", "cpu", "cuda" (all GPUs), "cuda:1".
-        per_device: runs at once on each GPU (1 unless given), or on the CPU (one a core unless given).
-        logs: folder for what the workers say; None lets them say it here.
+        per_device: runs at once on each GPU (by default 1), or on the CPU (by default one per core).
+        logs: folder for the output of the workers.
     """
     places = slots(device, per_device)
+    threads = max(1, usable_cores() // len(places))
 
     def run(jobs: Sequence[Job]) -> Outcomes:
         waiting = deque(jobs)
-        workers = [_start(slot, number, logs) for number, slot in enumerate(places[: len(waiting)])]
+        files = [logs / f"worker-{number}.log" for number in range(len(jobs))]
+        workers = [Worker(place, threads, file) for place, file in zip(places, files, strict=False)]
         try:
             for worker in workers:
-                _give(worker, waiting)
+                _assign(worker, waiting)
             while busy := {worker.connection: worker for worker in workers if worker.job is not None}:
                 for ready in wait(list(busy)):
                     worker = busy[ready]  # type: ignore[index]
                     job, outcome = worker.job, _receive(worker)
                     if not worker.process.is_alive() and waiting:
-                        number = workers.index(worker)
-                        workers[number] = worker = _start(worker.slot, number, logs)
+                        workers[workers.index(worker)] = worker = Worker(worker.device, worker.threads, worker.log)
                     worker.job = None
-                    _give(worker, waiting)
+                    _assign(worker, waiting)
                     assert job is not None
                     yield job, outcome
         finally:
@@ -66,27 +98,14 @@ def local_executor(*, device: str = "auto", per_device: int | None = None, logs:
     return run
 
 
-def _start(slot: Slot, number: int, logs: Path | None) -> Worker:
-    context = multiprocessing.get_context("spawn")  # a fork would share CUDA and torch's threads
-    ours, theirs = context.Pipe()
-    process = context.Process(
-        target=_work,
-        args=(theirs, slot.threads, None if logs is None else logs / f"worker-{number}.log"),
-        name=f"climb-worker-{number}",
-        daemon=True,
-    )
-    process.start()
-    theirs.close()  # so that the worker's end closes with the worker
-    return Worker(slot=slot, process=process, connection=ours)
-
-
-def _give(worker: Worker, waiting: deque[Job]) -> None:
+def _assign(worker: Worker, waiting: deque[Job]) -> None:
+    """Send the next job to a worker, if any."""
     if waiting:
-        # What another command is at comes last: the two would walk in step, each waiting for the other's run.
+        # Runs of another command come last: otherwise the two commands would wait for each other's runs in turn.
         worker.job = next((job for job in waiting if not is_held(job.lock)), waiting[0])
         waiting.remove(worker.job)
-        execution = replace(worker.job.execution, device=worker.slot.device)
-        with contextlib.suppress(BrokenPipeError):  # a worker that died at once is found out by `_receive`
+        execution = replace(worker.job.execution, device=worker.device)
+        with contextlib.suppress(BrokenPipeError):  # `_receive` reports a worker that died at once
             worker.connection.send(replace(worker.job, execution=execution))
 
 
@@ -102,16 +121,16 @@ def _receive(worker: Worker) -> Outcome:
 
 
 def _stop(workers: Sequence[Worker]) -> None:
-    """Have every run save its state and every worker end; kill what does not."""
+    """Let every run save its state and end every worker; kill those that take too long."""
     for worker in workers:
-        worker.connection.close()  # an idle one leaves
+        worker.connection.close()  # ends an idle worker
         if worker.job is not None and worker.process.is_alive():
             worker.process.terminate()
     deadline = time.monotonic() + PATIENCE
     try:
         for worker in workers:
             worker.process.join(max(0.0, deadline - time.monotonic()))
-    finally:  # reached on a second Ctrl-C too
+    finally:  # also after a second Ctrl-C
         for worker in workers:
             if worker.process.is_alive():
                 worker.process.kill()
@@ -120,41 +139,26 @@ def _stop(workers: Sequence[Worker]) -> None:
 # -- inside a worker -------------------------------------------------------------------------------------------------
 
 
-def _work(connection: Connection, threads: int, log: Path | None) -> None:
-    """Carry out jobs until there are no more."""
+def _work(connection: Connection, threads: int, log: Path) -> None:
+    """Run jobs until the connection closes."""
     if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C in the terminal reaches the parent alone, which then asks each run once
-    if log is not None:
-        _write_to(log)
-    _stop_with_parent()
-    import torch
-
-    torch.set_num_threads(threads)
-    while True:
-        try:
-            connection.send(run_job(connection.recv()))
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            return
-
-
-def _write_to(log: Path) -> None:
-    """What is said here would tear the overview apart."""
+        os.setsid()  # Ctrl-C in the terminal reaches only the parent, which stops each run once
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a", encoding="utf-8") as file:
+    with open(log, "a", encoding="utf-8") as file:  # on the terminal, output would disturb the live display
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
             os.dup2(file.fileno(), stream.fileno())
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            connection.send(run_job(connection.recv()))
 
 
 def _stop_with_parent() -> None:
-    """Where the parent was killed, the run saves its state and ends: the next command is not to find it running."""
+    """When the parent dies, save the run's state and end, so that the next command does not find it running."""
     parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch(sentinel: int = parent.sentinel) -> None:
-        wait([sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,171 @@
+"""`climb embed`, `probe`, `search`, `export`: use a trained encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from climb.cli.options import options_of, with_settings
+from climb.cli.output import OneLine, print_table
+from climb.files import write_json
+from climb.settings.config import DataOptions
+
+RANGE = options_of(DataOptions, only=["pixel_range"])
+
+
+@with_settings(data=RANGE)
+def embed(model: str, images: str, /, *, out: str, device: str = "auto", **options: Any) -> None:
+    """Write the features of images to a file, one row per image, with their paths.
+
+    Args:
+        model: a folder of climb run, climb learn or climb export, or a file of Climb.save.
+        images: a folder, one image, tar shards (shards/*.tar), a video, hf:OWNER/NAME, or - for paths
+            on standard input.
+        out: features.npy (the paths go to features.paths.txt) or features.parquet (columns path and embedding).
+        device: auto, cpu, cuda, cuda:N or mps.
+    """
+    from climb import export as library
+    from climb.export.feature_files import check_suffix, paths_beside
+
+    target = check_suffix(out)
+    opened = library.open_model(model, device=device, **options)
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        pictures = library.images_of(images, opened.saved.image_size, opened.pixel_range)
+        tracked = progress.track(pictures, total=None, description="embedding")
+        rows = library.write_features(target, library.embed(opened, tracked))
+    beside = f" (paths: {paths_beside(target)})" if target.suffix == ".npy" else ""
+    width = opened.saved.encoder.feature_dim
+    print(f"{rows:,} images, {width} features each: {target}{beside}")
+
+
+PROBES = (("linear", "the protocol of climb run"), ("knn", "nearest neighbours"), ("ridge", "alpha = 1"))
+
+
+@with_settings(data=RANGE)
+def probe(
+    model: str,
+    images: str,
+    /,
+    *,
+    shots: int | None = None,
+    draws: int = 10,
+    seed: int | None = None,
+    out: str | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> None:
+    """Train a linear, a nearest-neighbour and a ridge probe on the frozen features of labelled images.
+
+    IMAGES has a sub-folder for each class, or train and test folders with those; without a test folder, 20 % of
+    each class are held out. If MODEL is a run on these images, its own test images are.
+
+    Args:
+        model: a folder of climb run, climb learn or climb export, or a file of Climb.save.
+        images: folder of labelled images.
+        shots: train on this many images per class (at least 1); the result is the mean of several draws. By default,
+            all training images.
+        draws: number of draws, with --shots (at least 1).
+        seed: seed of the split, the draws and the probe; by default the run's, on its own images, otherwise 0.
+        out: also write the numbers to this JSON file.
+        device: auto, cpu, cuda, cuda:N or mps.
+    """
+    from climb import export as library
+
+    opened = library.open_model(model, device=device, **options)
+    numbers = library.probe(opened, images, shots=shots, draws=draws, seed=seed)
+    few = "" if shots is None else f", {shots} a class, mean of {draws} draws"
+    rows = []
+    for name, meaning in PROBES:
+        spread = "" if shots is None else f" ± {numbers[f'{name}_deviation']:.2f}"
+        rows.append((name, f"{numbers[f'{name}_accuracy']:.2f}{spread}", meaning))
+    rows.append(("none", f"{numbers['majority_accuracy']:.2f}", "always the most frequent class"))
+    title = (
+        f"{model} on {images}: {numbers['classes']} classes, {numbers['train_images']} training and "
+        f"{numbers['test_images']} test images{few}"
+    )
+    print_table(("probe", "accuracy", ""), rows, title=title, numbers=[1])
+    if out is not None:
+        write_json(Path(out), {"model": model, "images": images, **numbers})
+        print(out)
+
+
+@with_settings(data=RANGE)
+def search(
+    model: str,
+    image: str,
+    /,
+    *,
+    within: Annotated[str, tyro.conf.arg(name="in", metavar="memory|IMAGES|FILE")] = "memory",
+    top: int = 10,
+    html: str | None = None,
+    out: str | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> None:
+    """Find the images with the most similar features to one image, by cosine similarity.
+
+    Args:
+        model: a folder of climb run, climb learn or climb export, or a file of Climb.save.
+        image: the query image.
+        within: where to search: memory (the images that the model stores), a folder, tar shards, or a file of climb
+            embed.
+        top: number of images to find (at least 1).
+        html: also write a self-contained page with the images to this file.
+        out: also copy these images into this folder.
+        device: auto, cpu, cuda, cuda:N or mps.
+    """
+    from climb import export as library
+    from climb.export.search_page import copy_found, write_page
+
+    opened = library.open_model(model, device=device, **options)
+    matches = library.search(opened, image, within=within, top=top)
+    rows = [
+        (str(place), f"{match.similarity:.4f}", match.name.translate(OneLine.CONTROLS))
+        for place, match in enumerate(matches, start=1)
+    ]
+    print_table(("", "similarity", "image"), rows, numbers=(0, 1))
+    if html is not None:
+        print(write_page(html, image, matches))
+    if out is not None:
+        copy_found(out, matches)
+        print(out)
+
+
+def export(
+    model: str,
+    /,
+    *,
+    format: tuple[Literal["safetensors", "onnx"], ...] = ("safetensors",),
+    pixels: Literal["uint8", "float32"] = "uint8",
+    out: str | None = None,
+    push: str | None = None,
+) -> None:
+    """Write the encoder, its configuration and a model card into a folder.
+
+    safetensors: weights under the names that timm and torchvision share, and a Python file that loads them with torch
+    alone. onnx: any number of images at a time, normalisation inside, checked against torch before it is written.
+
+    Args:
+        model: a folder of climb run or climb learn, or a file of Climb.save.
+        format: safetensors, onnx, or both.
+        pixels: input of the ONNX file: uint8 in 0 to 255, or float32 in 0 to 1.
+        out: folder to write; by default export in the model's folder, or a folder beside its file.
+        push: also upload the folder to this repository (OWNER/NAME) of the Hugging Face hub; a new one is private.
+    """
+    from climb.export import exporter, open_model
+
+    if push is not None:
+        exporter.need_hub(push)
+    folder = exporter.export(open_model(model, device="cpu"), out, formats=format, pixels=pixels)
+    print(folder / "README.md")
+    if push is not None:
+        print(exporter.push(folder, push))
+
+
+VERBS = ("embed", "probe", "search", "export")

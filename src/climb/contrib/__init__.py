@@ -1,0 +1,1 @@
+"""Parts that use the public extension API: PCMC and the released code's faulty memory."""

@@ -1,0 +1,107 @@
+"""Search results to look at: a self-contained HTML page, or copies of the images."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+
+from PIL import Image
+
+from climb.errors import InputError
+from climb.export.search import SearchResult
+from climb.files import write_atomic, write_text
+from climb.images.convert import shrink
+from climb.images.decode import ImageError, decode_rgb, read_image_file
+from climb.report.markup import document, figure
+from climb.report.memory_map import data_uri
+from climb.report.page import STYLE
+
+LONGEST = 235
+"""Most bytes of the original name in a copy's name. File systems allow 255 with rank and similarity in front."""
+SIDE = 192
+"""Longest side of an image on the page, in pixels."""
+
+_REMEDY = "embed the images again, or search from the same folder"
+_STYLE = """
+.theme { display: none; }
+.gallery .sheet { cursor: auto; }
+.gallery img { width: 100%; height: 12rem; object-fit: contain; }
+img.small { image-rendering: pixelated; }
+"""
+
+
+def write_page(path: str | Path, image: str | Path, results: Sequence[SearchResult]) -> Path:
+    """Write a self-contained page with the query and the results, and return its path."""
+    path = Path(path).expanduser()
+    figures = [_figure(_read(Path(image).expanduser()), "query", _printable(str(image)))]
+    figures += [_figure(_picture(one), f"{one.similarity:.3f}", _printable(one.name)) for one in results]
+    body = f"""<h1>The {len(results)} images nearest to {escape(_printable(Path(image).name))}</h1>
+<p>The number is the cosine of the features: 1 for the query itself.</p>
+<div class="gallery">
+{"".join(figures)}</div>"""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>\n<style>{STYLE}{_STYLE}</style>'
+    write_text(path, document(f"Nearest to {_printable(str(image))}", body, head=head))
+    return path
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def copy_found(folder: str | Path, results: Sequence[SearchResult]) -> list[Path]:
+    """Copy the results into a folder, named by rank. Images of a memory are written as PNG."""
+    folder = Path(folder).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; --out must be a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    copies = []
+    for rank, one in enumerate(results, start=1):
+        name = one.path.name if one.path is not None else f"{one.name.replace(' ', '-')}.png"
+        while len(os.fsencode(name)) > LONGEST:
+            name = name[1:]  # the end has the suffix
+        copy = folder / f"{rank:03d}-{one.similarity:.3f}-{name}"
+        if one.path is not None and not one.path.is_file():
+            raise InputError(f"{one.path} does not exist any more: {_REMEDY}")
+        if one.path is not None:
+            write_atomic(copy, partial(shutil.copyfile, one.path))
+        elif (shown := _picture(one)) is not None:
+            write_atomic(copy, partial(shown.save, format="PNG"))
+        else:
+            raise InputError(f"{one.name} is not a separate file and cannot be copied; omit --out")
+        copies.append(copy)
+    return copies
+
+
+def _picture(one: SearchResult) -> Image.Image | None:
+    """The image to show; None for one inside an archive or a video."""
+    if one.pixels is not None:
+        return Image.fromarray(one.pixels.permute(1, 2, 0).contiguous().numpy())
+    return None if one.path is None else _read(one.path)
+
+
+def _read(path: Path) -> Image.Image:
+    try:
+        return decode_rgb(read_image_file(str(path)), SIDE, shrink).image
+    except ImageError as error:
+        raise InputError(f"cannot show {path} ({error}): {_REMEDY}") from error
+
+
+def _figure(shown: Image.Image | None, heading: str, caption: str) -> str:
+    return figure(_image(shown, caption), f"<b>{heading}</b> {escape(caption)}", kind="sheet")
+
+
+def _image(shown: Image.Image | None, caption: str) -> str:
+    if shown is None:
+        return ""
+    small = max(shown.size) < SIDE
+    shown.thumbnail((SIDE, SIDE))
+    body = io.BytesIO()
+    shown.save(body, "WEBP", quality=85, lossless=small)
+    kind = ' class="small"' if small else ""
+    return f'<img{kind} alt="{escape(caption)}" src="{data_uri(body.getvalue())}"/>'

@@ -1,0 +1,1 @@
+"""Every setting of a run: dataclasses, presets and named recipes."""

@@ -1,0 +1,71 @@
+"""Every benchmark runs, on tiny data and the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = {
+    "step": "--device cpu --backbone micro --image-size 16 --warm-up 1 --batches 2 --engines eager --parts",
+    "cpu": "--rows tiny --turns 1 --seconds 0.1 --engine eager",
+    "peers": "--backbones micro --image-size 16 --replay-batch 8 --capacity 50 --turns 1 --seconds 0.1 --steps 0",
+    "methods": "--device cpu --backbone micro --warm-up 0 --batches 1 --methods er-fifo --together",
+    "memory": "--batches 2 --embedding-dim 16 --image-size 8",
+    "decode": "--files 2 --repeats 1 --sides 40 --formats JPEG TIFF",
+    "scale": "--times 1 --batches 1 --embedding-dim 16 --ranks 1 2",
+    "probe": "--device cpu --batches 1 --repeats 1",
+}
+TINY_RUNS = {
+    "run": "--together 1 --cold --device cpu",
+    "own_images": "--backbone micro --passes 1 --replay-batch 8 --device cpu",
+    "million": "--images 4000",
+    "verify_methods": "--methods er-fifo --seeds 1 --workers 1 --out {folder}/runs --results {folder}/results",
+}
+"""Benchmarks whose commands are whole runs of the demo or of a learner."""
+
+
+def run(name: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a benchmark in this process."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "argv", [name, *options.split()])
+    spec.loader.exec_module(module)
+    module.main()
+
+
+def test_every_benchmark_has_a_smoke_test() -> None:
+    assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} == {*TINY, *TINY_RUNS}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_benchmark_prints_its_numbers(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(name, f"{TINY[name]} --json", monkeypatch)
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_a_picture_of_the_published_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "results" / "cifar100-20-methods" / "wall-clock.json", tmp_path)
+    run("methods", f"--draw {tmp_path / 'wall-clock.json'}", monkeypatch)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".png", ".svg"}
+
+
+@pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("name", TINY_RUNS)
+def test_a_benchmark_of_whole_runs(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, f"benchmarks/{name}.py", *TINY_RUNS[name].format(folder=tmp_path).split()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
