@@ -105,8 +105,10 @@ def _laid_out(engine: Engine, layout: Layout | None) -> Engine:
 
 
 def chosen_network(engine: Engine) -> tuple[str, Network]:
-    """The network that the preset evaluates, with its name: the teacher or, without one, the student."""
-    teacher = engine.parts.teacher
+    """The network that the preset evaluates, with its name: an average with the start, the teacher, or the student."""
+    teacher, average = engine.parts.teacher, engine.parts.average
+    if average is not None:
+        return "average", average.network
     if NETWORK[engine.config.preset] == "teacher" and teacher is not None:
         return "teacher", teacher
     return "student", engine.parts.network

@@ -21,7 +21,7 @@ from climb.arguments import check_value
 from climb.errors import InputError, unknown
 from climb.methods import PartFactory, build_parts, choose_method, choose_objective
 from climb.methods.validate import refuse_unused
-from climb.nets.weights import absolute, weights_of
+from climb.nets.weights import RANDOM, absolute, weights_of
 from climb.settings.config import (
     DataConfig,
     DataOptions,
@@ -35,7 +35,7 @@ from climb.settings.config import (
     to_dict,
 )
 from climb.settings.fields import sections_of, settings_of
-from climb.settings.presets import FAULTS, NETWORK, apply_preset, learning_rates, with_faults
+from climb.settings.presets import ADAPT, FAULTS, NETWORK, apply_preset, learning_rates, with_faults
 
 
 def _paths(section: type, *path: str) -> dict[str, tuple[str, ...]]:
@@ -90,9 +90,11 @@ def resolve(
     if side is None:
         side = own_side(config.data.dataset) if own_side else config.learner.image_size
     preset = given.get("preset", config.learner.preset)
+    if preset == LearnerConfig.preset and "preset" not in given and given.get("weights", RANDOM) != RANDOM:
+        preset = ADAPT
     learner = apply_preset(replace(config.learner, image_size=side), preset)
     learner = choose_method(learner, given.get("method", learner.method))
-    if not own_rates:
+    if not own_rates or preset == ADAPT:  # rates for random weights would destroy pretrained ones
         learner = replace(learner, **learning_rates(preset, side))
     if "objective" in given:
         learner = choose_objective(learner, given["objective"])

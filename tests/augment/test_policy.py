@@ -60,7 +60,7 @@ def test_a_policy_of_ones_own_is_registered_by_name() -> None:
         assert POLICIES.find("drone")(32).turn == 1.0
         with pytest.raises(InputError, match="there is an augmentation policy 'simclr' already"):
             views("simclr")(drone)
-    assert sorted(POLICIES) == ["common", "microscope", "satellite", "simclr", "simsiam"]
+    assert sorted(POLICIES) == ["adapt", "common", "microscope", "satellite", "simclr", "simsiam"]
 
 
 def test_the_ends_of_every_range_are_allowed() -> None:

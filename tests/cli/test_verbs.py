@@ -90,7 +90,8 @@ def test_help_is_grouped_and_every_setting_has_its_option(climb: Climb, monkeypa
     for section in (LearnerConfig, MemoryConfig):
         for setting in settings_of(section).values():
             expected = setting.has_option and setting.name != "image_size"
-            assert (f" --{setting.option.replace('_', '-')} " in learner) == expected
+            flag = f" --{setting.option.replace('_', '-')}{',' if setting.kind is bool else ' '}"  # or its negation
+            assert (flag in learner) == expected
 
 
 def test_data_lists_every_dataset_and_the_cache(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The three readings of the paper, value by value."""
+"""The three readings of the paper and the preset for pretrained weights, value by value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,34 @@ from climb.settings.config import EvaluationConfig, LearnerConfig, RunConfig
 from climb.settings.presets import FAULTS, NETWORK, PRESETS, apply_preset, with_faults
 from climb.settings.recipes import get_recipe
 
+SCRATCH = {
+    "statistics": "batch",
+    "align_to_start": False,
+    "student_share": 1.0,
+    "head_lr": None,
+    "head_warmup": 0,
+    "views": "objective",
+    "guard": False,
+}
 SOUND = {"augment_per_batch": False, "train_aligner": True, "swapped_refresh": False, "memory_faults": False}
 EXPECTED: dict[str, dict[str, Any]] = {
-    "paper": {"embed_mode": "eval", "refresh_mode": "updated", "ema_period": "batch", **SOUND},
-    "default": {"embed_mode": "views", "refresh_mode": "views", "ema_period": "step", **SOUND},
+    "paper": {"embed_mode": "eval", "refresh_mode": "updated", "ema_period": "batch", **SOUND, **SCRATCH},
+    "default": {"embed_mode": "views", "refresh_mode": "views", "ema_period": "step", **SOUND, **SCRATCH},
+    "adapt": {
+        "embed_mode": "views",
+        "refresh_mode": "views",
+        "ema_period": "step",
+        **SOUND,
+        "statistics": "start",
+        "align_to_start": True,
+        "student_share": 0.5,
+        "head_lr": 0.03,
+        "head_warmup": 40,
+        "views": "adapt",
+        "guard": True,
+    },
     "reference": {
+        **SCRATCH,
         "embed_mode": "train",
         "refresh_mode": "views",
         "ema_period": "step",
@@ -28,7 +51,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_there_are_three() -> None:
+def test_there_are_four() -> None:
     assert set(PRESETS) == set(NETWORK) == set(EXPECTED)
 
 
@@ -50,6 +73,8 @@ def test_values_whatever_was_applied_before(preset: str, before: str) -> None:
         ("default", 32, 0.3, 0.5),
         ("default", 224, 0.1, 0.5),
         ("paper", 64, 0.3, 2.0),
+        ("adapt", 32, 0.001, 2.0),
+        ("adapt", 224, 0.001, 2.0),
     ],
 )
 def test_rates(preset: str, image_size: int, lr: float, weight: float) -> None:
@@ -81,6 +106,7 @@ def test_the_network_evaluated() -> None:
         "paper": "student",
         "default": "teacher",
         "reference": "student",
+        "adapt": "average",
     }
     assert all(config.epochs == 3 for config in found.values())
     assert {preset: get_recipe("demo", preset=preset).evaluation.network for preset in PRESETS} == NETWORK

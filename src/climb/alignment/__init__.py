@@ -6,6 +6,16 @@ from climb.alignment.contract import ALIGNMENTS, Alignment, alignment
 from climb.alignment.ema_teacher import EmaTeacher
 from climb.alignment.relation import Relation
 from climb.alignment.snapshot import Snapshot
+from climb.alignment.start import StartTeacher
 from climb.alignment.stored_targets import StoredTargets
 
-__all__ = ["ALIGNMENTS", "Alignment", "EmaTeacher", "Relation", "Snapshot", "StoredTargets", "alignment"]
+__all__ = [
+    "ALIGNMENTS",
+    "Alignment",
+    "EmaTeacher",
+    "Relation",
+    "Snapshot",
+    "StartTeacher",
+    "StoredTargets",
+    "alignment",
+]

@@ -19,6 +19,8 @@ class Alignment(nn.Module):
 
     settings: ClassVar[tuple[str, ...] | None] = None
     """Settings of the learner that it depends on, such as ``ema_decay``; None: it does not say."""
+    replaces: ClassVar[tuple[type[Alignment], str] | None] = None
+    """The alignment whose place it takes in every method, and the setting of the learner that switches it on."""
     needs_replay: ClassVar[bool] = True
     """Whether it uses replay rows only. Batches without replay rows then skip it."""
     needs_boundaries: ClassVar[bool] = False

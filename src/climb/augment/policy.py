@@ -126,6 +126,17 @@ def common(image_size: int) -> Policy:
     return replace(simsiam(image_size), saturation=0.2)
 
 
+@views("adapt")
+def adapt(image_size: int) -> Policy:
+    """Views that keep what a pretrained encoder knows: almost no change of hue and no grayscale, so that colour stays
+    a feature; light and saturation vary as in `simsiam`.
+
+    >>> adapt(128).hue, adapt(128).grayscale, adapt(128).saturation
+    (0.02, 0.0, 0.4)
+    """
+    return replace(simsiam(image_size), hue=0.02, grayscale=0.0)
+
+
 @views("satellite")
 def satellite(image_size: int) -> Policy:
     """Views of images from above, which have no canonical orientation: any flip and turn, small changes of hue.

@@ -106,7 +106,7 @@ def _rate(lr: float | None) -> str:
 def recipes() -> None:
     """List the named experiments."""
     print_table(("recipe", "what"), ((name, describe(name)) for name in RECIPES))
-    print("run one: climb run RECIPE --preset paper|default|reference --seed 0")
+    print(f"run one: climb run RECIPE --preset {'|'.join(PRESETS)} --seed 0")
 
 
 def data() -> None:

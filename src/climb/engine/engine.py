@@ -15,6 +15,7 @@ import torch
 from climb.augment import Augment
 from climb.engine.batch import TrainingBatch
 from climb.engine.captured import Captured, Function
+from climb.engine.guard import Guard
 from climb.engine.numerics import EngineKind, Precision
 from climb.engine.parts import Parts, fetching, prepare_across
 from climb.engine.step import CompiledIfFull, TrainStep
@@ -129,14 +130,23 @@ class Engine:
             announced=overlaps,
             group=group,
         )
-        self._step: Function = self._eager_step
-        self._embed: Function = partial(self._embed_by, self._eager_step)
-        if kind == "compiled" and device.type != "cuda":
-            self._step = CompiledIfFull(self._eager_step)
-        elif kind != "eager":
-            frequent = self._eager_step.compiled() if kind == "compiled" else self._eager_step
-            self._step = Captured(self._step, device=device, generators=(self._generator,), frequent=frequent)
-            self._embed = Captured(self._embed, device=device, frequent=partial(self._embed_by, frequent))
+        self._step, self._embed = self._by_kind()
+        self.guard = Guard(self) if config.guard else None
+        """Restores a healthy encoder; None without the setting."""
+
+    def _by_kind(self) -> tuple[Function, Function]:
+        """The functions that take a step and that embed plain images, as the kind of engine executes them."""
+        step: Function = self._eager_step
+        embed: Function = partial(self._embed_by, self._eager_step)
+        if self.kind == "eager":
+            return step, embed
+        if self.kind == "compiled" and self.device.type != "cuda":
+            return CompiledIfFull(self._eager_step), embed
+        frequent = self._eager_step.compiled() if self.kind == "compiled" else self._eager_step
+        return (
+            Captured(step, device=self.device, generators=(self._generator,), frequent=frequent),
+            Captured(embed, device=self.device, frequent=partial(self._embed_by, frequent)),
+        )
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -153,6 +163,8 @@ class Engine:
         parts, memory = self.parts, self.parts.memory
         # Copy even on-device input: the caller may overwrite it during the passes.
         stream = images.to(self.device, copy=True)
+        if self.guard is not None:
+            self.guard.before_batch(stream)
         report = InsertReport()
         if memory is not None and memory.inserts == "before":
             report = memory.insert(stream, self._embed_stream(stream) if memory.space else None, embed=self.embed)
@@ -166,14 +178,22 @@ class Engine:
                 self._replayed = True
                 parts.objective.on_first_replay(parts.network)
             targets = self._no_targets if batch.targets is None else batch.targets
-            objective, alignment, streamed, replayed = self._step(batch.images, stream_rows, replay_rows, targets)
+            step = self._head_step if self._encoder_is_held else self._step
+            objective, alignment, streamed, replayed = step(batch.images, stream_rows, replay_rows, targets)
             self._count(batch)
+            if self.guard is not None and self.guard.takes_back(self, objective):
+                # The step's embeddings are not finite. The restored network embeds the images anew.
+                objective, streamed = torch.zeros_like(objective), self._embed_stream(stream)
+                replayed = streamed[:0]
+                break
             if memory is not None and memory.space is not None and len(batch.ids) > 0:
                 with self._overlapping_the_step():
                     memory.refresh(batch.ids, replayed)
         embeddings = torch.cat([streamed, replayed])
         if parts.alignment is not None:
             parts.alignment.after_batch(parts.network)
+        if parts.average is not None:
+            parts.average.update(parts.network)
         if memory is not None and memory.inserts == "after":
             if memory.space is not None and self.config.embed_mode != "views":
                 streamed = self._embed_stream(stream)
@@ -182,6 +202,8 @@ class Engine:
         self.budget.images += len(images)
         self.budget.batches += 1
         _check_kept(memory, report, self.config.memory.capacity)
+        if self.guard is not None:
+            self.guard.after_batch(self, objective, len(batch.images))
         if self.group.size > 1:
             stored = 0 if memory is None else len(memory)
             self.group.check_agreement(stored, crc32(repr(report).encode()), crc32(batch.ids.numpy().tobytes()))
@@ -189,6 +211,38 @@ class Engine:
         return Observation(
             objective=objective.clone(), alignment=alignment.clone(), embeddings=embeddings, report=report
         )
+
+    @property
+    def _encoder_is_held(self) -> bool:
+        """Whether steps train the heads alone."""
+        given_up = self.guard is not None and self.guard.has_given_up
+        return given_up or self.budget.steps < self.config.head_warmup
+
+    def _head_step(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """A step that leaves the encoder as it is. Such steps are few, and eager with every kind of engine."""
+        encoder = self.parts.network.encoder
+        trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        try:
+            return self._eager_step(*batch)
+        finally:
+            for parameter in trained:
+                parameter.requires_grad_(True)
+
+    def scale_rates(self, factor: float) -> None:
+        """Multiply all learning rates."""
+        self._eager_step.scale_rates(factor)
+        if self.kind != "eager":  # compiled and captured steps hold the former rates
+            self._step, self._embed = self._by_kind()
+
+    def optimizer_state(self) -> dict[str, torch.Tensor]:
+        """Momentum by parameter name."""
+        return self._eager_step.state_dict()
+
+    def load_optimizer_state(self, state: dict[str, torch.Tensor]) -> None:
+        """Continue with the momentum that `optimizer_state` returned."""
+        self._eager_step.load_state_dict(state)
 
     @contextmanager
     def _overlapping_the_step(self) -> Iterator[None]:
@@ -279,11 +333,13 @@ class Engine:
             "network": deepcopy(parts.network.state_dict()),
             "objective": deepcopy(parts.objective.state_dict()),
             "alignment": deepcopy(parts.alignment.state_dict()) if parts.alignment is not None else {},
-            "optimizer": self._eager_step.state_dict(),
+            **({"average": deepcopy(parts.average.state_dict())} if parts.average is not None else {}),
+            "optimizer": self.optimizer_state(),
             "memory": parts.memory.state_dict() if parts.memory is not None else {},
             "augmentation": self._generator.get_state(),
             "budget": self.budget.state_dict(),
             "replayed": self._replayed,
+            **({"guard": self.guard.state_dict()} if self.guard is not None else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -293,12 +349,16 @@ class Engine:
         parts.objective.load_state_dict(state["objective"])
         if parts.alignment is not None:
             parts.alignment.load_state_dict(state["alignment"])
-        self._eager_step.load_state_dict(state["optimizer"])
+        self.load_optimizer_state(state["optimizer"])
+        if parts.average is not None:
+            parts.average.load_state_dict(state["average"])
         if parts.memory is not None:
             parts.memory.load_state_dict(state["memory"])
         restore(self._generator, state["augmentation"])
         self.budget.load_state_dict(state["budget"])
         self._replayed = state["replayed"]
+        if self.guard is not None:
+            self.guard.load_state_dict(state["guard"], self)
 
 
 def _check_kept(memory: Memory | None, report: InsertReport, allowed: int) -> None:

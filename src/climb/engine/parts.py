@@ -14,7 +14,7 @@ from climb.alignment import Alignment
 from climb.engine.batch import BatchRule, MemoryOnly, MixUp, StreamAndReplay
 from climb.errors import InputError
 from climb.memory import Memory
-from climb.nets import Network, frozen
+from climb.nets import Network, StartAverage, frozen
 from climb.objectives import Objective
 from climb.parallel import Group, share_statistics
 
@@ -37,6 +37,8 @@ class Parts:
     """What do we learn?"""
     alignment: Alignment | None
     """What must not drift?"""
+    average: StartAverage | None = None
+    """The average of start and trained weights, if that is what is evaluated."""
 
     @property
     def teacher(self) -> Network | None:
@@ -71,7 +73,8 @@ class Parts:
             self.lay_out("contiguous")
 
     def _modules(self) -> list[nn.Module]:
-        return [module for module in (self.network, self.objective, self.alignment) if module is not None]
+        modules = (self.network, self.objective, self.alignment, self.average)
+        return [module for module in modules if module is not None]
 
 
 def prepare_across(parts: Parts, group: Group) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
+from typing import Any
 
 import torch
 from torch import nn
@@ -51,7 +52,7 @@ class TrainStep:
         self.group = group
         self.parameters = trainable(parts)
         self.optimizer = torch.optim.SGD(
-            self.parameters.values(),
+            self._rates(),
             lr=config.lr,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
@@ -100,6 +101,24 @@ class TrainStep:
         if len(mixed.replay_rows) > 0 and self.refreshes_after_step:
             replayed = self._replayed_again(mixed)
         return objective.detach(), align.detach(), streamed, replayed
+
+    def _rates(self) -> list[dict[str, Any]]:
+        """Groups of parameters by learning rate."""
+        if self.config.head_lr is None:
+            return [{"params": list(self.parameters.values())}]
+        encoder = {name for name in self.parameters if name.startswith("network.encoder.")}
+        return [
+            {"params": [self.parameters[name] for name in self.parameters if name in encoder]},
+            {
+                "params": [self.parameters[name] for name in self.parameters if name not in encoder],
+                "lr": self.config.head_lr,
+            },
+        ]
+
+    def scale_rates(self, factor: float) -> None:
+        """Multiply the learning rates. Captured steps hold the former ones."""
+        for group in self.optimizer.param_groups:
+            group["lr"] *= factor
 
     def _eager_views(
         self,

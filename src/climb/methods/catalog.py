@@ -110,7 +110,8 @@ class Method:
             return setting in self.reads
         if setting == "alignment_weight":
             return self.alignment is not None
-        if isinstance(self.memory, type) and setting in substitutes(self.memory):
+        parts = (self.memory, self.alignment)
+        if any(setting in substitutes(part) for part in parts if isinstance(part, type)):
             return True
         learned = find_objective(objective).kind if self.objective == "configured" else self.objective
         return any(_may_read(part, setting) for part in (self.memory, self.batch, learned, self.alignment))

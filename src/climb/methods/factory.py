@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from climb.alignment import EmaTeacher, Relation, Snapshot, StoredTargets
+from climb.alignment import ALIGNMENTS, Alignment, EmaTeacher, Relation, Snapshot, StartTeacher, StoredTargets
 from climb.errors import InputError
 from climb.memory import (
     MEMORIES,
@@ -47,7 +47,14 @@ class PartFactory:
         size, norm = self.config.image_size, kind.final_norm
         start = None if self.restored else weights_of(self.config)
         weights = None if start is None else start.state
-        return build_network(self.config.backbone, size, generator=generator, final_norm=norm, weights=weights)
+        return build_network(
+            self.config.backbone,
+            size,
+            generator=generator,
+            final_norm=norm,
+            weights=weights,
+            fixed_statistics=self.config.statistics == "start",
+        )
 
     # -- memories ------------------------------------------------------------------------------------------------
 
@@ -127,7 +134,12 @@ class PartFactory:
         width = self.network.feature_dim
         head = plain_projector(width, width, 128, generator=torch_generator(self.seed, "init projector"))
         return Network(
-            self.network.encoder, head, feature_dim=width, embedding_dim=128, bottleneck_dim=self.network.bottleneck_dim
+            self.network.encoder,
+            head,
+            feature_dim=width,
+            embedding_dim=128,
+            bottleneck_dim=self.network.bottleneck_dim,
+            fixed_statistics=self.network.fixed_statistics,
         )
 
     # -- alignments ----------------------------------------------------------------------------------------------
@@ -139,8 +151,13 @@ class PartFactory:
         period: Literal["step", "batch"] | None = None,
         rows: Literal["replay", "all"] = "replay",
         always_trained: bool = False,
-    ) -> EmaTeacher:
-        """Distillation from the averaged network. ``always_trained`` ignores the setting ``train_aligner``."""
+    ) -> Alignment:
+        """Distillation from the averaged network, or with ``align_to_start`` from its start. ``always_trained`` ignores
+        the setting ``train_aligner``."""
+        if self.config.align_to_start:
+            width, hidden = self.network.feature_dim, self.network.bottleneck_dim
+            head = bottleneck(width, hidden, generator=torch_generator(self.seed, "init aligner"))
+            return StartTeacher(self.network, head, needs_replay=rows == "replay")
         return EmaTeacher(
             self.network,
             self.head("init aligner"),
@@ -168,15 +185,17 @@ class PartFactory:
         return bottleneck(self.network.embedding_dim, self.network.bottleneck_dim, generator=generator)
 
 
-def substitutes(kind: type) -> dict[str, type[Memory]]:
-    """The registered memories that take the place of ``kind``, by the setting of the learner that switches them on.
+def substitutes(kind: type) -> dict[str, type]:
+    """The registered memories and alignments that take the place of ``kind``, by the setting of the learner that
+    switches them on.
 
     Each declares ``replaces = (kind, setting)``. The first whose setting is true is taken.
     """
-    declared = [(other, vars(other).get("replaces", (None, ""))) for other in MEMORIES.values()]
+    registered: list[type] = [*MEMORIES.values(), *ALIGNMENTS.values()]
+    declared = [(other, vars(other).get("replaces") or (None, "")) for other in registered]
     return {setting: other for other, (replaced, setting) in declared if replaced is kind}
 
 
-def substitute(kind: type[Memory], config: LearnerConfig) -> type[Memory]:
+def substitute(kind: type, config: LearnerConfig) -> type:
     """The class to build for ``kind`` under a configuration: a substitute that is switched on, or ``kind``."""
     return next((other for setting, other in substitutes(kind).items() if getattr(config, setting)), kind)

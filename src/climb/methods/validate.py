@@ -16,7 +16,7 @@ from climb.memory.validate import check_sizes
 from climb.methods.catalog import METHODS, SOCKETS, Method, find_method
 from climb.methods.factory import PartFactory, substitute
 from climb.methods.objectives import find_objective
-from climb.nets import Network, check_backbone
+from climb.nets import Network, StartAverage, check_backbone
 from climb.objectives import Objective
 from climb.settings.config import LearnerConfig, MemoryConfig, check_learner
 from climb.settings.presets import FAULTS
@@ -140,6 +140,8 @@ def build_parts(factory: PartFactory) -> Parts:
         raise _own_objective(method.name, own)
     label = own or f"objective '{config.objective}'"
     _check_pair(method.name, parts.memory, parts.batch, parts.objective, parts.alignment, label)
+    if config.student_share < 1:
+        parts = replace(parts, average=StartAverage(parts.network, config.student_share))
     return parts
 
 

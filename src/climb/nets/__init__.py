@@ -6,6 +6,7 @@ Every weight is drawn from the given generator. The same generator state gives t
 
 from __future__ import annotations
 
+from climb.nets.average import StartAverage
 from climb.nets.build import (
     BACKBONES,
     IMAGENET_MEAN,
@@ -38,6 +39,7 @@ __all__ = [
     "Pretrained",
     "ResNet",
     "SavedEncoder",
+    "StartAverage",
     "StartWeights",
     "TimmModel",
     "VisionTransformer",

@@ -89,6 +89,7 @@ def build_network(
     generator: torch.Generator,
     final_norm: bool = True,
     weights: Mapping[str, Tensor] | None = None,
+    fixed_statistics: bool = False,
 ) -> Network:
     """Build the network ``backbone`` for square images of ``image_size`` pixels.
 
@@ -98,6 +99,7 @@ def build_network(
         generator: a CPU generator. Random weights depend on nothing else.
         final_norm: whether the projector ends with a batch norm. Barlow Twins and VICReg need False.
         weights: weights of the encoder; None for random ones. The projector is random in either case, and the same.
+        fixed_statistics: whether the encoder's batch norms keep and use the statistics of its start.
 
     >>> network = build_network("micro", 32, generator=torch.Generator().manual_seed(0))
     >>> features, embeddings = network(torch.zeros(2, 3, 32, 32))
@@ -116,6 +118,7 @@ def build_network(
         feature_dim=encoder.feature_dim,
         embedding_dim=parts.embedding_dim,
         bottleneck_dim=parts.bottleneck_dim,
+        fixed_statistics=fixed_statistics,
     )
 
 

@@ -18,7 +18,14 @@ class Network(nn.Module):
     """An encoder and its projector. Maps normalised images ``(n, 3, H, W)`` to features and embeddings."""
 
     def __init__(
-        self, encoder: nn.Module, projector: nn.Module, *, feature_dim: int, embedding_dim: int, bottleneck_dim: int
+        self,
+        encoder: nn.Module,
+        projector: nn.Module,
+        *,
+        feature_dim: int,
+        embedding_dim: int,
+        bottleneck_dim: int,
+        fixed_statistics: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -29,6 +36,17 @@ class Network(nn.Module):
         """Length of an embedding, the output of the projector."""
         self.bottleneck_dim = bottleneck_dim
         """Hidden width for an aligner or a predictor of these embeddings."""
+        self.fixed_statistics = fixed_statistics
+        """Whether the encoder's batch norms keep and use the statistics that they started with."""
+
+    def train(self, mode: bool = True) -> Network:
+        """Switch to train mode, but for batch norms with fixed statistics."""
+        super().train(mode)
+        if self.fixed_statistics:
+            for module in self.encoder.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         features = self.encoder(images)

@@ -40,6 +40,10 @@ class Objective(nn.Module):
         """Views that `forward` encodes with a network of its own, given so many rows. The budget counts them."""
         return 0
 
+    def chance(self, rows: int) -> float | None:
+        """The loss of a batch of so many rows whose views cannot be told apart; None if it is not known."""
+        return None
+
     def on_first_replay(self, student: nn.Module) -> None:
         """Called before the first batch with replay rows."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -27,6 +29,10 @@ class SimCLR(Objective):
         """The loss of a training batch. Stream and replay rows are treated equally."""
         return self.loss(encoded.embeddings[0], encoded.embeddings[1])
 
+    def chance(self, rows: int) -> float | None:
+        """The log of the number of views to choose from."""
+        return math.log(2 * rows - 1)
+
     def loss(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """Mean over the 2n views, (n, d) per argument, of -log softmax of the positive among all other views."""
         n = first.shape[0]
@@ -48,6 +54,10 @@ class DecoupledContrast(SimCLR):
     >>> round(loss.item(), 4)  # log 2 - 2: two orthogonal negatives, one positive
     -1.3069
     """
+
+    def chance(self, rows: int) -> float | None:
+        """The log of the number of negatives; None for one image, which has none."""
+        return math.log(2 * rows - 2) if rows > 1 else None
 
     def loss(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """The loss of the embeddings of two views, (n, d) each. n must be at least 2, so that there are negatives."""

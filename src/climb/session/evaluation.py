@@ -105,6 +105,8 @@ class Evaluator(Observer):
         networks = {"student": engine.parts.network}
         if engine.parts.teacher is not None:
             networks["teacher"] = engine.parts.teacher
+        if engine.parts.average is not None:
+            networks["average"] = engine.parts.average.network
         wanted = self._config.evaluation.network
         if wanted == "both":
             main = NETWORK[self._config.learner.preset]

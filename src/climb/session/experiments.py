@@ -27,6 +27,7 @@ from climb.runs.provenance import versions
 from climb.runs.run_file_checks import check_complete
 from climb.session.evaluation import Evaluator
 from climb.session.feeds import DatasetFeed
+from climb.session.health import GuardLines
 from climb.session.journal_lines import TrainLines
 from climb.session.observer import Observer, check_observers
 from climb.session.results import RunResult, write_page
@@ -107,7 +108,7 @@ def open_session(
     data = data.to(device) if fits(data.train.images.nbytes + data.test.images.nbytes, device) else data
     evaluator = Evaluator(config, data, stream)
     feed = DatasetFeed(data, stream, config.learner, device)
-    observers = [TrainLines(), evaluator, RunResult(manifest, evaluator)]
+    observers = [TrainLines(), GuardLines(), evaluator, RunResult(manifest, evaluator)]
     return Session(config, execution, folder, feed, observers, plugins, group)
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from climb.engine import Engine
+from climb.engine import Engine, Observation
 from climb.engine.health import COLLAPSED, ONE_DIRECTION, feature_health, feature_numbers
 from climb.engine.inference import inference
 from climb.seeds import torch_generator
+from climb.session.feeds import Batch
+from climb.session.observer import Observer
+
+if TYPE_CHECKING:
+    from climb.session.session import Session
 
 PANEL = 64  # stored images that are measured
 DRIFTED = 0.5  # half the distance between two images, between two checkpoints
@@ -24,6 +30,16 @@ DRIFT = (
     "the features of stored images have moved far between two checkpoints: embed again what was embedded before. "
     "If this goes on, start again in another folder with a lower --lr or a larger --alignment-weight"
 )
+
+
+class GuardLines(Observer):
+    """Writes a line for each intervention of the engine's guard, which logs them itself."""
+
+    def after_batch(self, session: Session, batch: Batch, observation: Observation) -> None:
+        """Write the line, if the guard restored an encoder after this mini-batch."""
+        guard = session.engine.guard
+        if guard is not None and guard.event is not None:
+            session.write("guard", **asdict(guard.event))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,6 +13,7 @@ from climb.runs import RunFolder
 from climb.runs.provenance import versions
 from climb.session.configure import live_learner
 from climb.session.feeds import LiveFeed
+from climb.session.health import GuardLines
 from climb.session.journal_lines import LearnerLines
 from climb.session.observer import Observer, check_observers
 from climb.session.results import Learned, LearnerResult
@@ -64,6 +65,6 @@ def learn(
     with folder.claimed(config, execution, versions(resolve_device(execution.device)), by="learn"):
         feed = LiveFeed(source, size=config.learner.stream_batch, path=folder.path / "learned.u64")
         lines = LearnerLines(feed, every_seconds=live.journal_seconds, tracker=live.track)
-        own = [lines, LearnerResult(feed)]
+        own = [lines, GuardLines(), LearnerResult(feed)]
         learned: Learned = Session(config, execution, folder, feed, observers=own, plugins=plugins).run()
     return learned

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from climb.engine import Engine
 from climb.images.find import EXTENSIONS
 from climb.learner import chosen_network
 from climb.nets import Network, SavedEncoder, save_encoder
@@ -43,6 +44,8 @@ class RunResult(Observer):
         session.result = self._result(session, list(networks))
         self._manifest.save(folder.scenario_path)
         evaluated, network = next(iter(networks.items()))
+        if session.engine.guard is not None:
+            network = session.engine.guard.published(session.engine, verify=True)
         write_encoder(session, evaluated, network)
         folder.save_memory(self._evaluator.memory_snapshot(engine))
         write_object(folder.result_path, session.result)
@@ -118,6 +121,7 @@ class LearnerResult(Observer):
     def __init__(self, feed: LiveFeed) -> None:
         self._feed = feed
         self._before = 0  # images learned in earlier sittings
+        self._stops = False  # whether the next checkpoint is the last one of this sitting
 
     def start(self, session: Session) -> None:
         """Note how much has been learned; have a missing encoder written again."""
@@ -135,7 +139,13 @@ class LearnerResult(Observer):
     def at_checkpoint(self, session: Session, state: dict[str, Any]) -> None:
         """Write the encoder, atomically: other processes may read it while learning goes on."""
         # Before the checkpoint. If the process is killed in between, the next checkpoint writes it again.
-        write_encoder(session, *chosen_network(session.engine), images=session.engine.budget.images)
+        write_encoder(
+            session, *published_network(session.engine, last=self._stops), images=session.engine.budget.images
+        )
+
+    def at_stop(self, session: Session) -> None:
+        """Have the encoder of the last checkpoint verified."""
+        self._stops = True
 
     def finish(self, session: Session) -> None:
         """Write the "end" line, which tells a learner that is complete from one that died, and the page."""
@@ -168,6 +178,17 @@ class LearnerResult(Observer):
 def source_name(source: Source) -> str:
     """The name of a source in messages."""
     return "standard input" if source.name == STANDARD_INPUT else source.name
+
+
+def published_network(engine: Engine, *, last: bool) -> tuple[str, Network]:
+    """The network to write, with its name. With a guard, never an encoder that may be unhealthy.
+
+    Args:
+        engine: the engine.
+        last: whether a sitting ends: then the encoder is measured. Else the one last found healthy is taken.
+    """
+    name, network = chosen_network(engine)
+    return name, network if engine.guard is None else engine.guard.published(engine, verify=last)
 
 
 def write_encoder(session: Session, name: str, network: Network, **counts: int) -> None:

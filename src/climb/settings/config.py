@@ -31,7 +31,7 @@ from typing import Any, Literal, TypeVar
 from climb.errors import InputError, unknown
 from climb.settings.fields import check_settings, sections_of, setting, settings_of, with_plain_numbers
 
-Network = Literal["student", "teacher", "both"]
+Network = Literal["student", "teacher", "average", "both"]
 TrackerName = Literal["tensorboard", "wandb"]
 RENORMALISED = ("cifar10", "tiny-imagenet")
 """Datasets whose normalisation in the released code is not by their own statistics."""
@@ -81,7 +81,7 @@ class LearnerConfig:
     """Objective; some methods bring their own."""
     preset: str = setting("default", names="preset")
     """Version of the settings: default (best measured), paper (as printed), reference (the released code with its
-    faults)."""
+    faults), adapt (from pretrained weights; chosen by itself if weights are given)."""
     backbone: str = setting("resnet18", names="backbone")
     """Network that encodes images: a name, timm/NAME, or hf:FOLDER-OR-ID."""
     weights: str = setting("none", added="none")
@@ -125,6 +125,19 @@ class LearnerConfig:
     """One draw of augmentation parameters for a whole view (a fault of the released code)."""
     train_aligner: bool = setting(True, flag=False)
     """False freezes the aligner at its random start (a fault of the released code)."""
+    head_lr: float | None = setting(None, above=0, preset=True, added=None)
+    """Learning rate of projector and aligner, if it differs from the encoder's."""
+    head_warmup: int = setting(0, least=0, preset=True, added=0)
+    """Gradient steps at the start that train the heads alone: random heads would pull a pretrained encoder apart."""
+    statistics: Literal["batch", "start"] = setting("batch", preset=True, added="batch")
+    """Statistics of the encoder's batch norms in training: "batch", those of each batch; "start", those that came with
+    the weights, which stay as they are."""
+    align_to_start: bool = setting(False, preset=True, added=False)
+    """Align features to those of the start, instead of embeddings to an EMA teacher's."""
+    student_share: float = setting(1.0, least=0, most=1, preset=True, added=1.0)
+    """Share of the trained weights in the evaluated encoder; the rest are those of the start. 1: the trained ones."""
+    guard: bool = setting(False, preset=True, added=False)
+    """Watch the encoder's features and the loss; restore the last healthy state and lower the rates if they decay."""
     swapped_refresh: bool = setting(False, flag=False, added=False)
     """True lets replayed images refresh each other's centroids (a fault of the released code)."""
     memory_faults: bool = setting(False, flag=False)
