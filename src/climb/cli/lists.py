@@ -15,6 +15,7 @@ from rich.table import Table
 
 from climb.cli.output import plain_console, print_error, print_table
 from climb.errors import ClimbError
+from climb.settings.presets import PRESETS
 from climb.settings.recipes import RECIPES, describe
 
 LEGEND = """parts: memory + batch + objective + alignment
