@@ -21,7 +21,8 @@ from climb.arguments import check_value
 from climb.errors import InputError, unknown
 from climb.methods import PartFactory, build_parts, choose_method, choose_objective
 from climb.methods.validate import refuse_unused
-from climb.nets.weights import absolute, weights_of
+from climb.nets.build import MODULE
+from climb.nets.weights import OWN, absolute, weights_of
 from climb.settings.config import (
     DataConfig,
     DataOptions,
@@ -115,6 +116,8 @@ def with_weights(config: LearnerConfig) -> LearnerConfig:
     """
     settings_of(LearnerConfig)["weights"].check(config.weights)
     config = replace(config, weights=absolute(config.weights))
+    if config.weights == OWN and config.backbone.startswith(MODULE):  # `Climb` has the module
+        return config
     start = weights_of(config)
     return replace(config, weights_sha256=None if start is None else start.sha256)
 
