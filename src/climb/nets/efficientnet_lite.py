@@ -174,7 +174,7 @@ def timm_name(name: str) -> str:
     return f"{_WHOLE.get(layer, layer)}{dot}{rest}"
 
 
-@backbone("efficientnet-lite0", check=check_side, pretrained=pretrained, rename=timm_name)
+@backbone("efficientnet-lite0", check=check_side, extra="lite", pretrained=pretrained, rename=timm_name)
 def efficientnet_lite0(image_size: int, *, generator: torch.Generator) -> EfficientNetLite:
     """EfficientNet-Lite0 for images of at least 32 pixels, 1280 features, weights from ``generator``.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from climb.errors import InputError
-from climb.nets.build import BACKBONES, MODULE, build_network, find_backbone
+from climb.nets.build import BACKBONES, MODULE, build_network, find_backbone, is_published
 from climb.nets.fit import fitted
 from climb.nets.network import Channels
 from climb.nets.weight_files import WeightFile, read_weights, weight_file
@@ -86,7 +86,7 @@ def _load(backbone: str, weights: str, image_size: int, stamp: tuple[int, int] |
         content = read_weights(weights)
         _check_network(content, backbone, weights)
     elif published is None or published.state is None:
-        having = sorted(name for name, other in BACKBONES.items() if _is_published(other.pretrained))
+        having = sorted(name for name, other in BACKBONES.items() if is_published(other))
         raise InputError(
             f"backbone '{backbone}' comes without pretrained weights; give a file (--weights FILE), or a --backbone "
             f"that has some: {', '.join([*having, 'timm/NAME', 'hf:NAME'])}"
@@ -108,10 +108,6 @@ def _check_network(content: WeightFile, backbone: str, weights: str) -> None:
             f"{weights} holds weights of another architecture: {content.backbone} at {content.image_size} px; the "
             f"network is '{backbone}'. Type --backbone {content.backbone} --image-size {content.image_size}"
         )
-
-
-def _is_published(pretrained: object) -> bool:
-    return callable(pretrained) and pretrained().state is not None
 
 
 def digest(state: Mapping[str, Any], mean: Channels | None = None, std: Channels | None = None) -> str:
