@@ -21,7 +21,9 @@ from climb.arguments import check_value
 from climb.errors import InputError, unknown
 from climb.methods import PartFactory, build_parts, choose_method, choose_objective
 from climb.methods.validate import refuse_unused
-from climb.nets.weights import RANDOM, absolute, weights_of
+from climb.nets.build import MODULE
+from climb.nets.weight_files import read_weights
+from climb.nets.weights import OWN, PUBLISHED, RANDOM, absolute, weights_of
 from climb.settings.config import (
     DataConfig,
     DataOptions,
@@ -83,6 +85,8 @@ def resolve(
     (0.1, 1000, 3)
     """
     given = given_options(options)
+    if "weights" in given and "backbone" not in given:
+        given |= {name: value for name, value in network_of(given["weights"]).items() if name == "backbone"}
     config = base
     if "dataset" in given:  # the options of another dataset's loader do not apply
         config = replace(config, data=DataConfig(dataset=given["dataset"]))
@@ -90,7 +94,8 @@ def resolve(
     if side is None:
         side = own_side(config.data.dataset) if own_side else config.learner.image_size
     preset = given.get("preset", config.learner.preset)
-    if preset == LearnerConfig.preset and "preset" not in given and given.get("weights", RANDOM) != RANDOM:
+    weights = given.get("weights", config.learner.weights)
+    if preset == LearnerConfig.preset and "preset" not in given and weights != RANDOM:
         preset = ADAPT
     learner = apply_preset(replace(config.learner, image_size=side), preset)
     learner = choose_method(learner, given.get("method", learner.method))
@@ -117,8 +122,18 @@ def with_weights(config: LearnerConfig) -> LearnerConfig:
     """
     settings_of(LearnerConfig)["weights"].check(config.weights)
     config = replace(config, weights=absolute(config.weights))
+    if config.weights == OWN and config.backbone.startswith(MODULE):  # `Climb` has the module
+        return config
     start = weights_of(config)
     return replace(config, weights_sha256=None if start is None else start.sha256)
+
+
+def network_of(weights: str) -> dict[str, Any]:
+    """The options ``backbone`` and ``image_size`` of the network whose weights a file of climb holds; {} for others."""
+    if weights in (RANDOM, PUBLISHED, OWN):
+        return {}
+    content = read_weights(weights)
+    return {} if content.backbone is None else {"backbone": content.backbone, "image_size": content.image_size}
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,6 +192,10 @@ def continued(stored: RunConfig, options: Mapping[str, Any], where: Path) -> Run
     """
     resolved = stored.resolved()
     wanted = {name: value for name, value in options.items() if name in PATHS}
+    if "weights" in wanted:  # a file may have been moved: its content counts
+        moved = with_weights(replace(stored.learner, weights=wanted.pop("weights"), weights_sha256=None))
+        wanted["weights_sha256"] = moved.weights_sha256
+        stored = replace(stored, learner=replace(stored.learner, weights=moved.weights))
     for fault in options.get("faults", ()):
         wanted |= FAULTS.get(fault, {})
     if "budget" in options:

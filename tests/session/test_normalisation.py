@@ -21,7 +21,7 @@ from climb.session import execute
 from climb.session.configure import experiment
 from climb.session.experiments import open_session
 from climb.settings.config import RENORMALISED, Execution, RunConfig, to_dict
-from climb.settings.presets import PRESETS
+from climb.settings.presets import ADAPT, PRESETS
 
 Make = Callable[..., RunConfig]
 OLDER_HASHES = {
@@ -55,7 +55,7 @@ def test_the_datasets_that_leave_a_choice() -> None:
     assert sorted(takes) == sorted(RENORMALISED)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [preset for preset in PRESETS if preset != ADAPT])  # which is younger
 @pytest.mark.parametrize("recipe", OLDER_HASHES)
 def test_the_preset_decides_and_only_new_statistics_make_another_run(recipe: str, preset: str) -> None:
     config = experiment(recipe, preset=preset)

@@ -40,6 +40,9 @@ class PartFactory:
     restored: bool = False
     """True if the caller loads a saved state into the parts: start weights are not read."""
 
+    module: nn.Module | None = None
+    """The network that a caller passed as an object, which the encoder is a copy of."""
+
     @cached_property
     def network(self) -> Network:
         """The encoder and projector that are trained; the same object at every access."""
@@ -47,14 +50,9 @@ class PartFactory:
         size, norm = self.config.image_size, kind.final_norm
         start = None if self.restored else weights_of(self.config)
         weights = None if start is None else start.state
-        return build_network(
-            self.config.backbone,
-            size,
-            generator=generator,
-            final_norm=norm,
-            weights=weights,
-            fixed_statistics=self.config.statistics == "start",
-        )
+        options: dict[str, Any] = {"generator": generator, "final_norm": norm, "weights": weights}
+        options["fixed_statistics"] = self.config.statistics == "start"
+        return build_network(self.config.backbone, size, module=self.module, **options)
 
     # -- memories ------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from climb.errors import InputError
-from climb.nets.build import Pretrained, backbone
-from climb.nets.network import fill, initialised
+from climb.nets.build import backbone
+from climb.nets.network import Pretrained, fill, initialised
 
 STAGES = ((1, 3, 1, 16), (2, 3, 2, 24), (2, 5, 2, 40), (3, 3, 2, 80), (3, 5, 1, 112), (4, 5, 2, 192), (1, 3, 1, 320))
 """Blocks, side of the depthwise kernel, stride of the first block, and output channels of each stage."""
@@ -154,7 +154,7 @@ def pretrained() -> Pretrained:
 
 
 _BLOCKS = [f"blocks.{stage}.{index}" for stage, (depth, *_) in enumerate(STAGES) for index in range(depth)]
-_WHOLE = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
+_WHOLE = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2"}
 _INNER = {"_expand_conv": "conv_pw", "_depthwise_conv": "conv_dw", "_project_conv": "conv_pwl"}
 _INNER |= {"_bn0": "bn1", "_bn1": "bn2", "_bn2": "bn3"}
 # The first stage has no expansion, so its layers have other numbers.
@@ -174,7 +174,7 @@ def timm_name(name: str) -> str:
     return f"{_WHOLE.get(layer, layer)}{dot}{rest}"
 
 
-@backbone("efficientnet-lite0", check=check_side, pretrained=pretrained, rename=timm_name)
+@backbone("efficientnet-lite0", check=check_side, extra="lite", pretrained=pretrained, rename=timm_name)
 def efficientnet_lite0(image_size: int, *, generator: torch.Generator) -> EfficientNetLite:
     """EfficientNet-Lite0 for images of at least 32 pixels, 1280 features, weights from ``generator``.
 

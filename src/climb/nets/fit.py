@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from climb.errors import InputError, first_few
 
-CLASSIFIERS = ("fc.", "classifier.", "head.", "head_dist.", "heads.", "fc_norm.")
+CLASSIFIERS = ("fc.", "_fc.", "classifier.", "head.", "head_dist.", "heads.", "fc_norm.")
 """Where torchvision and timm have the classifier, which is dropped."""
 COUNTER = "num_batches_tracked"
 """Number of batches of a batch norm. Old checkpoints lack it, and nothing depends on it."""
@@ -49,12 +49,16 @@ def fitted(
     """
     expected = {name: value for name, value in encoder.state_dict().items() if isinstance(value, Tensor)}
     prefix = _prefix(state, expected, rename or str, source)
-    found = {(rename or str)(name[len(prefix) :]): value for name, value in state.items() if name.startswith(prefix)}
+    found = {}
+    for name, value in state.items():
+        own = (rename or str)(name.removeprefix(prefix))
+        classifier = name.removeprefix(prefix).startswith(CLASSIFIERS) and own not in expected
+        if name.startswith(prefix) and not classifier:
+            found[own] = value
     if adapt is not None:
         found = dict(adapt(found, encoder))
     missing = [name for name in expected if name not in found and not name.endswith(COUNTER)]
-    dropped = [name for name in found if name not in expected and name.startswith(CLASSIFIERS)]
-    unexpected = [name for name in found if name not in expected and name not in dropped]
+    unexpected = [name for name in found if name not in expected]
     misshapen = [
         f"{name} is {tuple(found[name].shape)}, expected {tuple(value.shape)}"
         for name, value in expected.items()
@@ -82,11 +86,13 @@ def _prefix(state: Mapping[str, Tensor], expected: Iterable[str], rename: Callab
                 matches[".".join([*words[:start], ""]) if start else ""] += 1
     best = max(matches.values(), default=0)
     prefixes = [prefix for prefix, count in matches.items() if count == best]
+    if "" in prefixes or not prefixes:
+        return ""
     if len(prefixes) > 1 and best > len(wanted) // 2:
         raise InputError(
             f"{source} holds several encoders: {first_few(repr(prefix) for prefix in prefixes)}; save one of them alone"
         )
-    return "" if "" in prefixes or not prefixes else prefixes[0]
+    return prefixes[0]
 
 
 def _said(fault: str, names: list[str]) -> list[str]:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from climb.errors import InputError
-from climb.nets.build import Pretrained, backbone
+from climb.nets.build import backbone
 from climb.nets.fit import fitted
-from climb.nets.network import initialised
+from climb.nets.network import Pretrained, initialised
 
 SMALL_IMAGE = 64
 """Largest side in pixels that gets the small stem."""

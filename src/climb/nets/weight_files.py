@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from climb.errors import ClimbError, InputError
-from climb.nets.build import Channels
+from climb.nets.network import Channels
 from climb.settings.presets import NETWORK
 from climb.state import load_tree, tree_kind
 

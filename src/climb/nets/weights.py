@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from climb.errors import InputError
-from climb.nets.build import BACKBONES, Channels, build_network, find_backbone
+from climb.nets.build import BACKBONES, MODULE, build_network, find_backbone, is_published
 from climb.nets.fit import fitted
+from climb.nets.network import Channels
 from climb.nets.weight_files import WeightFile, read_weights, weight_file
 from climb.settings.config import LearnerConfig
 
-RANDOM, PUBLISHED = "none", "pretrained"
-"""Values of the setting ``weights`` that are no path."""
+RANDOM, PUBLISHED, OWN = "none", "pretrained", "module"
+"""Values of the setting ``weights`` that are no path; the last stands for the weights of a module of the caller."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,9 +58,16 @@ def start_weights(backbone: str, weights: str, image_size: int) -> StartWeights:
 
 
 def weights_of(config: LearnerConfig) -> StartWeights | None:
-    """The start weights of a configuration; None for random ones. Weights of another digest are refused."""
+    """The start weights of a configuration; None for random ones, and for those that a module of the caller has.
+
+    Weights of another digest than the configuration's are refused.
+    """
     if config.weights == RANDOM:
         return None
+    if config.backbone.startswith(MODULE):
+        if config.weights == OWN:
+            return None
+        raise InputError(f"load the weights '{config.weights}' into the module, and leave weights out")
     start = start_weights(config.backbone, config.weights, config.image_size)
     if config.weights_sha256 not in (None, start.sha256):
         raise InputError(
@@ -77,7 +86,7 @@ def _load(backbone: str, weights: str, image_size: int, stamp: tuple[int, int] |
         content = read_weights(weights)
         _check_network(content, backbone, weights)
     elif published is None or published.state is None:
-        having = sorted(name for name, other in BACKBONES.items() if _is_published(other.pretrained))
+        having = sorted(name for name, other in BACKBONES.items() if is_published(other))
         raise InputError(
             f"backbone '{backbone}' comes without pretrained weights; give a file (--weights FILE), or a --backbone "
             f"that has some: {', '.join([*having, 'timm/NAME', 'hf:NAME'])}"
@@ -90,7 +99,7 @@ def _load(backbone: str, weights: str, image_size: int, stamp: tuple[int, int] |
     state = fitted(content.state, encoder, source=source, network=network, rename=entry.rename, adapt=entry.adapt)
     known = content if content.mean is not None else published
     mean, std = (None, None) if known is None else (known.mean, known.std)
-    return StartWeights(state=state, mean=mean, std=std, sha256=_digest(state, mean, std))
+    return StartWeights(state=state, mean=mean, std=std, sha256=digest(state, mean, std))
 
 
 def _check_network(content: WeightFile, backbone: str, weights: str) -> None:
@@ -101,18 +110,17 @@ def _check_network(content: WeightFile, backbone: str, weights: str) -> None:
         )
 
 
-def _is_published(pretrained: object) -> bool:
-    return callable(pretrained) and pretrained().state is not None
-
-
-def _digest(state: Mapping[str, Tensor], mean: Channels | None, std: Channels | None) -> str:
-    digest = hashlib.sha256(repr((mean, std)).encode())
+def digest(state: Mapping[str, Any], mean: Channels | None = None, std: Channels | None = None) -> str:
+    """SHA-256 of tensors with their names, and of two statistics."""
+    total = hashlib.sha256(repr((mean, std)).encode())
     for name, value in sorted(state.items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.contiguous().cpu().numpy().tobytes())
-    return digest.hexdigest()
+        if not isinstance(value, Tensor):  # what `get_extra_state` of some module gives
+            continue
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        total.update(value.contiguous().cpu().numpy().tobytes())
+    return total.hexdigest()
 
 
 def absolute(weights: str) -> str:
-    """The value of the setting with an absolute path, because jobs of a cluster may start in another folder."""
-    return weights if weights in (RANDOM, PUBLISHED) else str(Path(weights).expanduser().resolve())
+    """A value of the setting ``weights``. Paths become absolute: jobs of a cluster may start in another folder."""
+    return weights if weights in (RANDOM, PUBLISHED, OWN) else str(Path(weights).expanduser().resolve())
