@@ -29,17 +29,24 @@ def test_the_table_and_the_file_say_the_same(climb: Command, run: Path, tree: Pa
     assert said.code == 0, said.err
     found = json.loads(Path("probe.json").read_text())
     assert (found["classes"], found["train_images"], found["test_images"]) == (4, 48, 12)
-    assert f"{run} on {tree}: 4 classes, 48 training and 12 test images" in said.out
-    for name in ("linear", "knn", "ridge"):
-        assert f"{found[f'{name}_accuracy']:.2f}" in next(line for line in said.out.splitlines() if f" {name} " in line)
-    assert "25.00" in said.out
+    assert f"{run} on {tree}\n4 classes, 48 training and 12 test images\n" in said.out
+    lines = said.out.splitlines()
+    for row, own in (("encoder", found), ("start", found["start"]), ("thumbnails", found["thumbnails"])):
+        line = next(line for line in lines if f" {row} " in line)
+        for name in ("linear", "knn", "ridge"):
+            assert f"{own[f'{name}_accuracy']:.2f} ± {own[f'{name}_error']:.2f}" in line
+    assert "25.00" in next(line for line in lines if "most common class" in line)
+    assert "start: micro, random weights of seed 0" in lines
+    assert any(line.startswith("read the ridge probe: ") for line in lines)
+    assert f"warning: {found['warnings'][0]}" in lines
+    assert max(len(line) for line in lines if line.startswith(("│", "┃", "start", "read"))) <= 80
 
 
 def test_few_shots(climb: Command, run: Path, tree: Path) -> None:
     said = climb("probe", run, tree, "--shots", 2, "--draws", 3)
     assert said.code == 0, said.err
-    assert "2 a class, mean of 3 draws" in said.out
-    assert said.out.count("±") == 3
+    assert "trained on 2 per class, mean of 3 draws" in said.out
+    assert said.out.count("±") == 16  # the heading, and five rows of three
 
 
 def test_bad_input(climb: Command, run: Path, tree: Path) -> None:
