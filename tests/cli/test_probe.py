@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from climb import Climb
 
@@ -59,3 +60,21 @@ def test_bad_input(climb: Command, run: Path, tree: Path) -> None:
     said = climb("probe", run, tree, "--shots", 0)
     assert said.code == 2
     assert "shots is 0" in said.err
+
+
+def test_an_audit(climb: Command, run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "unlabelled"
+    folder.mkdir()
+    for number in range(100):
+        pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    said = climb("probe", run, folder, "--audit", "--device", "cpu", "--out", "audit.json")
+    assert said.code == 0, said.err
+    found = json.loads(Path("audit.json").read_text())
+    for name, numbers in found["attributes"].items():
+        line = next(line for line in said.out.splitlines() if f" {name} " in line)
+        assert f"{numbers['gain_accuracy']:+.2f} ± {numbers['gain_error']:.2f}" in line
+        assert len(line) <= 80
+    said = climb("probe", run, folder, "--audit", "--shots", 3)
+    assert said.code == 2
+    assert "--audit uses no labels" in said.err

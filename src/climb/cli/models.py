@@ -12,6 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from climb.cli.options import options_of, with_settings
 from climb.cli.output import OneLine, print_table
+from climb.errors import InputError
 from climb.files import write_json
 from climb.settings.config import DataOptions
 
@@ -57,6 +58,7 @@ def probe(
     shots: int | None = None,
     draws: int = 10,
     domains: bool | None = None,
+    audit: bool = False,
     seed: int | None = None,
     out: str | None = None,
     device: str = "auto",
@@ -75,15 +77,23 @@ def probe(
             the mean of several draws. By default, all training images.
         draws: number of draws, with --shots (at least 1).
         domains: whether IMAGES has domains on its first level; by default, if all its folders hold the same classes.
+        audit: compare encoder and start on hue, brightness, sharpness, rotation and mirroring instead; IMAGES then
+            needs no labels.
         seed: seed of the split, the draws and the probe; by default the run's, on its own images, otherwise 0.
         out: also write the numbers to this JSON file.
         device: auto, cpu, cuda, cuda:N or mps.
     """
     from climb import export as library
 
+    if audit and (shots is not None or domains is not None):
+        raise InputError("--audit uses no labels; leave --shots and --domains out, or run climb probe twice")
     opened = library.open_model(model, device=device, **options)
-    numbers = library.probe(opened, images, shots=shots, draws=draws, domains=domains, seed=seed)
-    _print_probe(model, images, numbers)
+    if audit:
+        numbers = library.audit_model(opened, images, seed=seed or 0)
+        _print_audit(model, images, numbers)
+    else:
+        numbers = library.probe(opened, images, shots=shots, draws=draws, domains=domains, seed=seed)
+        _print_probe(model, images, numbers)
     if out is not None:
         write_json(Path(out), {"model": model, "images": images, **numbers})
         print(out)
@@ -115,6 +125,19 @@ def _print_probe(model: str, images: str, numbers: Mapping[str, Any]) -> None:
     print(f"read the {PROBES[numbers['read']]} probe: {numbers['why']}")
     for warning in numbers["warnings"]:
         print(f"warning: {warning}")
+
+
+def _print_audit(model: str, images: str, numbers: Mapping[str, Any]) -> None:
+    """The accuracies by attribute with their standard errors."""
+    columns = ("start", "encoder", "gain", "majority")
+    rows = []
+    for name, own in numbers["attributes"].items():
+        cells = (f"{own[f'{c}_accuracy']:{'+' if c == 'gain' else ''}.2f}{_error(own[f'{c}_error'])}" for c in columns)
+        rows.append((name, *cells))
+    print(f"{model} on {images}".translate(OneLine.CONTROLS))
+    print(f"ridge probe of what the pixels say, on {numbers['images']} images, half of them to test")
+    print_table(("attribute", "start", "encoder", "gain", "commonest"), rows, numbers=(1, 2, 3, 4))
+    print(f"start: {numbers['start']}")
 
 
 def _error(value: float | None) -> str:
