@@ -24,7 +24,15 @@ from climb.engine.inference import FairLock, Snapshot, inference
 from climb.errors import InputError, unknown
 from climb.memory import Memory
 from climb.methods import PartFactory, build_parts, check_config, find_method, find_objective
-from climb.nets import Network, SavedEncoder, load_encoder
+from climb.nets import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Channels,
+    Network,
+    SavedEncoder,
+    load_encoder,
+    weights_of,
+)
 from climb.parallel import SINGLE, Group
 from climb.pixels import Images, as_images, resized, square_side
 from climb.resolve import check_room, resolve
@@ -32,10 +40,6 @@ from climb.settings.config import Execution, LearnerConfig, MemoryConfig, RunCon
 from climb.settings.fields import Setting, settings_of
 from climb.settings.presets import NETWORK
 from climb.state import load_tree, restoring, save_tree, tree_kind
-
-Channels = tuple[float, float, float]
-"""A number for each colour channel."""
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 log = logging.getLogger("climb.learner")
 
@@ -51,6 +55,7 @@ def build_engine(
     kind: EngineKind,
     layout: Layout | None = None,
     group: Group = SINGLE,
+    restored: bool = False,
 ) -> Engine:
     """The engine of a configuration, at its first step.
 
@@ -64,6 +69,7 @@ def build_engine(
         kind: how steps are carried out.
         layout: memory layout of convolutions; None is that of the device: channels last on a GPU, else contiguous.
         group: the processes that train it together; each calls this function.
+        restored: True if the caller loads a saved state into the engine: start weights are not read.
     """
     check_config(config)
     method = find_method(config.method)
@@ -74,7 +80,7 @@ def build_engine(
             config, mean=mean, std=std, seed=seed, device=device, precision=precision, kind=kind
         )
         return _laid_out(engine, layout)
-    parts = build_parts(PartFactory(config=config, seed=seed, device=device, group=group))
+    parts = build_parts(PartFactory(config=config, seed=seed, device=device, group=group, restored=restored))
     memory, allowed = parts.memory, config.memory.capacity
     if memory is not None and memory.bounded and memory.capacity > allowed:
         raise InputError(
@@ -309,8 +315,8 @@ class Climb:
         if state["engine"] is not None:
             # Older files have no mean, no std and no choices.
             mean, std = tuple(state.get("mean", IMAGENET_MEAN)), tuple(state.get("std", IMAGENET_STD))
-            stored = state.get("choices", REFERENCE)
-            self._start(from_dict(LearnerConfig, state["config"]), mean=mean, std=std, stored=stored)
+            stored, config = state.get("choices", REFERENCE), from_dict(LearnerConfig, state["config"])
+            self._start(config, mean=mean, std=std, stored=stored, restored=True)
             self.engine_.load_state_dict(state["engine"])
 
     # -- internals -----------------------------------------------------------------------------------------------
@@ -318,7 +324,10 @@ class Climb:
     def _begin(self, images: torch.Tensor) -> None:
         """A new engine, whose image size these images may decide."""
         side = self._plain_params()["image_size"]
-        self._start(self._configured(square_side(images) if side is None else side))
+        config = self._configured(square_side(images) if side is None else side)
+        start = weights_of(config)
+        mean, std = (None, None) if start is None else (start.mean, start.std)
+        self._start(config, mean=mean or IMAGENET_MEAN, std=std or IMAGENET_STD)
         alignment = self.engine_.parts.alignment
         if alignment is not None and alignment.needs_boundaries:
             log.warning(
@@ -357,6 +366,7 @@ class Climb:
         mean: Channels = IMAGENET_MEAN,
         std: Channels = IMAGENET_STD,
         stored: Mapping[str, Any] | None = None,
+        restored: bool = False,
     ) -> None:
         device = resolve_device(self.device)
         choices = choose(self.precision, self.engine, device=device, stored=stored)
@@ -370,6 +380,7 @@ class Climb:
             precision=choices.precision,
             kind=choices.engine,
             layout=choices.layout,
+            restored=restored,
         )
         self._choices = asdict(choices) if device.type == "cpu" else None
 

@@ -21,6 +21,7 @@ from climb.arguments import check_value
 from climb.errors import InputError, unknown
 from climb.methods import PartFactory, build_parts, choose_method, choose_objective
 from climb.methods.validate import refuse_unused
+from climb.nets.weights import absolute, weights_of
 from climb.settings.config import (
     DataConfig,
     DataOptions,
@@ -101,7 +102,21 @@ def resolve(
     config = with_settings(config, {name: value for name, value in given.items() if name in PATHS})
     if "image_size" in given:
         config = replace(config, data=replace(config.data, image_size=side))
-    return _with_budget_and_faults(config, given)
+    config = _with_budget_and_faults(config, given)
+    return replace(config, learner=with_weights(config.learner))
+
+
+def with_weights(config: LearnerConfig) -> LearnerConfig:
+    """The configuration with the digest of its start weights. Weights that do not fit the network are refused.
+
+    >>> with_weights(LearnerConfig(backbone="micro", weights="pretrained"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    climb.errors.InputError: backbone 'micro' comes without pretrained weights; give a file (--weights FILE), or a ...
+    """
+    settings_of(LearnerConfig)["weights"].check(config.weights)
+    config = replace(config, weights=absolute(config.weights))
+    start = weights_of(config)
+    return replace(config, weights_sha256=None if start is None else start.sha256)
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,7 +272,7 @@ def _with_capacity(config: LearnerConfig, capacity: int) -> LearnerConfig:
 def _memory_bytes(config: LearnerConfig) -> int:
     """Bytes that the memory of a configuration would reserve; on the meta device it reserves none."""
     try:
-        memory = build_parts(PartFactory(config=config, seed=0, device=torch.device("meta"))).memory
+        memory = build_parts(PartFactory(config=config, seed=0, device=torch.device("meta"), restored=True)).memory
     except InputError:  # too small to be built; refused later, with all limits
         return 0
     return 0 if memory is None else memory.nbytes

@@ -6,7 +6,16 @@ Every weight is drawn from the given generator. The same generator state gives t
 
 from __future__ import annotations
 
-from climb.nets.build import BACKBONES, backbone, build_network, check_backbone
+from climb.nets.build import (
+    BACKBONES,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Channels,
+    Pretrained,
+    backbone,
+    build_network,
+    check_backbone,
+)
 from climb.nets.efficientnet_lite import EfficientNetLite, efficientnet_lite0
 from climb.nets.heads import bottleneck, plain_projector, projector
 from climb.nets.micro import MicroNet, micronet
@@ -15,15 +24,21 @@ from climb.nets.resnet import ResNet, load_torchvision, resnet18, resnet34, resn
 from climb.nets.saved_encoder import SavedEncoder, load_encoder, save_encoder
 from climb.nets.timm_model import TimmModel, timm_model
 from climb.nets.vit import VisionTransformer, vit_tiny
+from climb.nets.weights import StartWeights, start_weights, weights_of
 
 __all__ = [
     "BACKBONES",
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "Channels",
     "EfficientNetLite",
     "Encoded",
     "MicroNet",
     "Network",
+    "Pretrained",
     "ResNet",
     "SavedEncoder",
+    "StartWeights",
     "TimmModel",
     "VisionTransformer",
     "backbone",
@@ -41,6 +56,8 @@ __all__ = [
     "resnet34",
     "resnet50",
     "save_encoder",
+    "start_weights",
     "timm_model",
     "vit_tiny",
+    "weights_of",
 ]
