@@ -20,7 +20,9 @@ RANGE = options_of(DataOptions, only=["pixel_range"])
 
 
 @with_settings(data=RANGE)
-def embed(model: str, images: str, /, *, out: str, device: str = "auto", **options: Any) -> None:
+def embed(
+    model: str, images: str, /, *, out: str, comparable: bool = False, device: str = "auto", **options: Any
+) -> None:
     """Write the features of images to a file, one row per image, with their paths.
 
     Args:
@@ -28,6 +30,7 @@ def embed(model: str, images: str, /, *, out: str, device: str = "auto", **optio
         images: a folder, one image, tar shards (shards/*.tar), a video, hf:OWNER/NAME, or - for paths
             on standard input.
         out: features.npy (the paths go to features.paths.txt) or features.parquet (columns path and embedding).
+        comparable: write unit vectors whose dot products are the similarities of climb search.
         device: auto, cpu, cuda, cuda:N or mps.
     """
     from climb import export as library
@@ -40,7 +43,7 @@ def embed(model: str, images: str, /, *, out: str, device: str = "auto", **optio
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         pictures = library.images_of(images, opened.saved.image_size, opened.pixel_range)
         tracked = progress.track(pictures, total=None, description="embedding")
-        rows = library.write_features(target, library.embed(opened, tracked))
+        rows = library.write_features(target, library.embed(opened, tracked, comparable=comparable))
     beside = f" (paths: {paths_beside(target)})" if target.suffix == ".npy" else ""
     width = opened.saved.encoder.feature_dim
     print(f"{rows:,} images, {width} features each: {target}{beside}")
@@ -157,7 +160,9 @@ def search(
     device: str = "auto",
     **options: Any,
 ) -> None:
-    """Find the images with the most similar features to one image, by cosine similarity.
+    """Find the images with the most similar features to one image.
+
+    Similarity is the cosine of features relative to the mean of the model's memory: 1 for the image itself.
 
     Args:
         model: a folder of climb run, climb learn or climb export, or a file of Climb.save.

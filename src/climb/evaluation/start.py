@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from climb.learner import IMAGENET_MEAN, IMAGENET_STD, build_engine
+from climb.learner import build_engine
 from climb.methods import PartFactory, find_method
-from climb.nets import Network
+from climb.nets import IMAGENET_MEAN, IMAGENET_STD, Network
+from climb.nets.weights import PUBLISHED, RANDOM
 from climb.settings.config import LearnerConfig
 
 
@@ -32,7 +33,8 @@ def start_name(config: LearnerConfig, *, seed: int) -> str:
     >>> start_name(LearnerConfig(backbone="micro"), seed=3)
     'micro, random weights of seed 3'
     """
-    weights = getattr(config, "weights", None)
-    if weights in (None, "none"):
+    if config.weights == RANDOM:
         return f"{config.backbone}, random weights of seed {seed}"
-    return f"{config.backbone}, weights {weights}"
+    return (
+        f"{config.backbone}, {'pretrained weights' if config.weights == PUBLISHED else f'weights of {config.weights}'}"
+    )

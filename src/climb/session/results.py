@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from climb.evaluation import extract_features
+from climb.evaluation.similarity import centre_of, panel
 from climb.images.find import EXTENSIONS
 from climb.learner import chosen_network
+from climb.memory.snapshot import saved_images
 from climb.nets import Network, SavedEncoder, save_encoder
 from climb.report import draw_plots, write_report
 from climb.runs import Result
@@ -43,7 +46,9 @@ class RunResult(Observer):
         session.result = self._result(session, list(networks))
         self._manifest.save(folder.scenario_path)
         evaluated, network = next(iter(networks.items()))
-        write_encoder(session, evaluated, network)
+        write_encoder(
+            session, evaluated, network, {} if engine.parts.memory is None else engine.parts.memory.state_dict()
+        )
         folder.save_memory(self._evaluator.memory_snapshot(engine))
         write_object(folder.result_path, session.result)
         if not session.execution.keep:
@@ -135,7 +140,8 @@ class LearnerResult(Observer):
     def at_checkpoint(self, session: Session, state: dict[str, Any]) -> None:
         """Write the encoder, atomically: other processes may read it while learning goes on."""
         # Before the checkpoint. If the process is killed in between, the next checkpoint writes it again.
-        write_encoder(session, *chosen_network(session.engine), images=session.engine.budget.images)
+        memory = state["engine"].get("memory") or {}
+        write_encoder(session, *chosen_network(session.engine), memory, images=session.engine.budget.images)
 
     def finish(self, session: Session) -> None:
         """Write the "end" line, which tells a learner that is complete from one that died, and the page."""
@@ -170,14 +176,33 @@ def source_name(source: Source) -> str:
     return "standard input" if source.name == STANDARD_INPUT else source.name
 
 
-def write_encoder(session: Session, name: str, network: Network, **counts: int) -> None:
-    """Write the encoder of a network, "student" or "teacher", with all that is needed to use it."""
+def write_encoder(session: Session, name: str, network: Network, memory: dict[str, Any], **counts: int) -> None:
+    """Write the encoder of a network, "student" or "teacher", with all that is needed to use it.
+
+    ``memory`` is the state of the memory; the centre of similarities is that of images in it.
+    """
     learner, feed = session.config.learner, session.feed
     saved = SavedEncoder(
-        encoder=network.encoder, backbone=learner.backbone, image_size=learner.image_size, mean=feed.mean, std=feed.std
+        encoder=network.encoder,
+        backbone=learner.backbone,
+        image_size=learner.image_size,
+        mean=feed.mean,
+        std=feed.std,
+        centre=_centre(session, network, memory),
     )
     config_hash = session.config.config_hash()
     save_encoder(session.folder.model_path, saved, evaluated=name, config_hash=config_hash, **counts)
+
+
+def _centre(session: Session, network: Network, memory: dict[str, Any]) -> tuple[float, ...] | None:
+    """The mean direction of the features of stored images; None without whole images."""
+    images, engine = saved_images(memory), session.engine
+    if images is None or len(images) < 2 or images.shape[-1] != engine.config.image_size:  # patches
+        return None
+    features = extract_features(
+        network.encoder, panel(images), engine.augment.plain, device=engine.device, precision=engine.precision
+    )
+    return tuple(centre_of(features).tolist())
 
 
 def write_page(folder: Path) -> None:
