@@ -38,7 +38,7 @@ def test_the_table_and_the_file_say_the_same(climb: Command, run: Path, tree: Pa
             assert f"{own[f'{name}_accuracy']:.2f} ± {own[f'{name}_error']:.2f}" in line
     assert "25.00" in next(line for line in lines if "most common class" in line)
     assert "start: micro, random weights of seed 0" in lines
-    assert any(line.startswith("read the ridge probe: ") for line in lines)
+    assert any(line.startswith("read the kNN probe: ") for line in lines)
     assert f"warning: {found['warnings'][0]}" in lines
     assert max(len(line) for line in lines if line.startswith(("│", "┃", "start", "read"))) <= 80
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from climb.errors import InputError
 
-LINEAR_FROM = 5000
-"""Training images from which on the linear probe is trained well; below, its steps are too few."""
+RIDGE_FROM, LINEAR_FROM = 100, 5000
+"""Training images from which on these probes are trained well (``results/probe-sizes``)."""
 RESOLVED = 1.0
 """Points. A test set that tells such a difference from none is large enough for any verdict."""
 
@@ -58,12 +58,14 @@ class Measured:
 def probe_to_read(train_images: int) -> tuple[str, str]:
     """The probe that suits a number of training images, and why.
 
-    >>> probe_to_read(300)[0], probe_to_read(20_000)[0]
-    ('ridge', 'linear')
+    >>> probe_to_read(40)[0], probe_to_read(300)[0]
+    ('knn', 'ridge')
     """
-    if train_images >= LINEAR_FROM:
-        return "linear", "the training images are enough for it, and papers report it"
-    return "ridge", f"the linear probe needs about {LINEAR_FROM:,} training images"
+    if train_images < RIDGE_FROM:
+        return "knn", f"the ridge probe needs about {RIDGE_FROM} training images"
+    if train_images < LINEAR_FROM:
+        return "ridge", f"the linear probe needs about {LINEAR_FROM:,} training images"
+    return "ridge", "the linear probe is for comparisons with papers"
 
 
 def size_warning(difference: Measured, test_images: int) -> str | None:
