@@ -22,6 +22,7 @@ TINY = {
     "decode": "--files 2 --repeats 1 --sides 40 --formats JPEG TIFF",
     "scale": "--times 1 --batches 1 --embedding-dim 16 --ranks 1 2",
     "probe": "--device cpu --batches 1 --repeats 1",
+    "similarity": "--image-size 16 --statistics 20 70",
 }
 TINY_RUNS = {
     "run": "--together 1 --cold --device cpu",

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler, normalize
 
+from climb import Climb
 from climb.errors import InputError
+from climb.evaluation.tuned_ridge import choose_penalty
 from climb.export import OpenModel, embed, images_of, open_model, probe
 from climb.session import execute
 from climb.settings.config import (
@@ -40,19 +43,27 @@ def features_of(model: OpenModel, folder: Path) -> tuple[np.ndarray, np.ndarray]
     return np.concatenate([batch.features for batch in batches]), np.array(labels)
 
 
+def cosine_vote(k: int) -> KNeighborsClassifier:
+    return KNeighborsClassifier(k, metric="cosine", weights=lambda gaps: np.exp((1 - gaps) / 0.1))
+
+
 def test_it_finds_what_scikit_learn_finds(model: OpenModel, coloured: Coloured) -> None:
     folder = coloured({"train": 9, "test": 40})  # of nine images none is held out
     found = probe(model, folder)
     assert (found["classes"], found["train_images"], found["test_images"]) == (3, 27, 120)
     (train, train_labels), (test, test_labels) = (features_of(model, folder / part) for part in ("train", "test"))
     scaler = StandardScaler().fit(train)
-    ridge = RidgeClassifier(alpha=1.0).fit(scaler.transform(train), train_labels)
+    penalty = 27 * choose_penalty(torch.from_numpy(train), torch.from_numpy(train_labels), seed=0)
+    ridge = RidgeClassifier(alpha=penalty).fit(scaler.transform(train), train_labels)
     assert found["ridge_accuracy"] == pytest.approx(100 * ridge.score(scaler.transform(test), test_labels))
-    neighbours = KNeighborsClassifier(9).fit(scaler.transform(train), train_labels)
-    assert found["knn_accuracy"] == pytest.approx(100 * neighbours.score(scaler.transform(test), test_labels), abs=1)
+    neighbours = cosine_vote(9).fit(normalize(train), train_labels)
+    assert found["knn_accuracy"] == pytest.approx(100 * neighbours.score(normalize(test), test_labels), abs=1)
     linear = LogisticRegression(C=1e4, max_iter=5000).fit(normalize(train), train_labels)
     assert found["linear_accuracy"] == pytest.approx(100 * linear.score(normalize(test), test_labels), abs=12)
     assert found["majority_accuracy"] == pytest.approx(100 / 3)
+    assert found["ridge_error"] == pytest.approx(
+        100 * np.sqrt(found["ridge_accuracy"] / 100 * (1 - found["ridge_accuracy"] / 100) / 119)
+    )
     assert min(found["linear_accuracy"], found["ridge_accuracy"]) > 55
     assert max(found["linear_accuracy"], found["ridge_accuracy"]) < 100  # or the comparison would say little
 
@@ -85,12 +96,12 @@ def test_few_shots_are_the_mean_of_draws(model: OpenModel, coloured: Coloured) -
     folder = coloured({"train": 3, "test": 40})
     found = probe(model, folder, shots=3, draws=2)  # both draws take all
     (train, train_labels), (test, test_labels) = (features_of(model, folder / part) for part in ("train", "test"))
-    scaler = StandardScaler().fit(train)
-    neighbours = KNeighborsClassifier(3).fit(scaler.transform(train), train_labels)
-    assert found["knn_accuracy"] == pytest.approx(100 * neighbours.score(scaler.transform(test), test_labels), abs=1)
-    assert found["knn_deviation"] == found["ridge_deviation"] == 0
+    neighbours = cosine_vote(3).fit(normalize(train), train_labels)
+    assert found["knn_accuracy"] == pytest.approx(100 * neighbours.score(normalize(test), test_labels), abs=1)
+    assert found["knn_error"] == found["ridge_error"] == 0
+    assert probe(model, folder, shots=3, draws=1)["knn_error"] is None
     few = probe(model, folder, shots=1, draws=6)
-    assert few["ridge_deviation"] > 0
+    assert few["ridge_error"] > 0
     assert 100 / 3 < few["ridge_accuracy"] <= found["ridge_accuracy"] + 5
     assert probe(model, folder, shots=1, draws=6) == few
     assert probe(model, folder, shots=1, draws=6, seed=1) != few
@@ -121,7 +132,6 @@ def test_on_the_images_of_a_run_its_own_test_images_and_scenario_are_used(
     model = open_model(tmp_path / "run", device="cpu")
     found = probe(model, folder)
     assert (found["train_images"], found["test_images"]) == (96, 24)
-    assert found["ridge_accuracy"] == pytest.approx(result["ridge_accuracy"])
     assert found["linear_accuracy"] == pytest.approx(result["final_accuracy"])
     assert found["seed"] == 3
     # The split is the run's with any seed, also at another place, and of its encoder's file.
@@ -175,3 +185,75 @@ def test_a_class_of_one_and_a_class_unknown_to_training(model: OpenModel, colour
     (folder / "train/class1/001.png").unlink()
     with pytest.raises(InputError, match="class 'class1' has 1 image"):
         probe(model, folder / "train")
+
+
+# -- beside the encoder ------------------------------------------------------------------------------------------------
+
+
+def test_the_start_is_the_network_before_its_first_step(learned: tuple[Climb, Path], coloured: Coloured) -> None:
+    """A learner that has learned nothing is its own start; one that has is not."""
+    folder = coloured({"train": 9, "test": 10})
+    _, file = learned
+    found = probe(open_model(file, device="cpu"), folder)
+    assert found["start"]["name"] == "micro, random weights of seed 0"
+    assert found["gain"]["ridge_accuracy"] == pytest.approx(found["ridge_accuracy"] - found["start"]["ridge_accuracy"])
+    untrained = Climb(capacity=60, backbone="micro", replay_batch=8, device="cpu", precision="float32")
+    untrained._begin(torch.zeros(1, 3, 16, 16, dtype=torch.uint8))  # builds the engine, and takes no step
+    untrained.save(file)
+    same = probe(open_model(file, device="cpu"), folder)
+    assert same["ridge_accuracy"] == same["start"]["ridge_accuracy"] == found["start"]["ridge_accuracy"]
+    assert same["gain"]["ridge_accuracy"] == same["gain"]["ridge_error"] == 0
+
+
+def test_weights_alone_have_no_start(model: OpenModel, coloured: Coloured) -> None:
+    found = probe(model, coloured({"train": 9, "test": 10}))
+    assert found["gain"] == {}
+    assert "does not say what it started from" in found["start"]["missing"]
+
+
+def test_thumbnails_are_what_their_pixels_tell(model: OpenModel, coloured: Coloured) -> None:
+    """Of 16 px images, means of 2 x 2 pixels."""
+    folder = coloured({"train": 9, "test": 10})
+    found = probe(model, folder)
+    parts = []
+    for part in ("train", "test"):
+        pictures = list(images_of(folder / part, 16))
+        pixels = torch.stack([picture.pixels for picture in pictures]).double()
+        means = pixels.unflatten(2, (8, 2)).unflatten(4, (8, 2)).mean(dim=(3, 5)).flatten(1).numpy()
+        parts.append((means, np.array([int(Path(picture.path).parent.name[-1]) for picture in pictures])))
+    (train, labels), (test, answers) = parts
+    vote = cosine_vote(9).fit(normalize(train), labels)
+    assert found["thumbnails"]["knn_accuracy"] == pytest.approx(100 * vote.score(normalize(test), answers))
+
+
+def test_domains_are_seen_and_shots_are_per_class_and_domain(
+    model: OpenModel, coloured: Coloured, tmp_path: Path
+) -> None:
+    for domain in ("noon", "dusk"):
+        shutil.move(coloured({"": 10}), tmp_path / "all" / domain)
+    folder = tmp_path / "all"
+    found = probe(model, folder)
+    assert (found["classes"], found["domains"]) == (3, 2)
+    assert (found["train_images"], found["test_images"]) == (48, 12)  # 8 and 2 of each class and domain
+    assert probe(model, folder, domains=False)["classes"] == 2
+    few = probe(model, folder, shots=8, draws=2)
+    assert few["ridge_error"] == 0  # 8 of each class and domain are all there are
+    for file in sorted((folder / "dusk/class1").iterdir())[:5]:
+        file.unlink()
+    with pytest.raises(InputError, match="shots is 5, but class 'class1' in domain 'dusk' has 4 training images"):
+        probe(model, folder, shots=5)
+    (folder / "dusk/class1").rename(folder / "dusk/other")
+    assert probe(model, folder)["domains"] == 0  # not the same classes: the first level are classes
+    assert probe(model, folder, domains=True)["classes"] == 4
+
+
+def test_the_result_says_what_to_read_and_when_it_tells_nothing(
+    learned: tuple[Climb, Path], coloured: Coloured
+) -> None:
+    model = open_model(learned[1], device="cpu")
+    assert probe(model, coloured({"train": 34, "test": 4}))["read"] == "ridge"
+    shutil.rmtree(coloured({}))
+    found = probe(model, coloured({"train": 9, "test": 4}))
+    assert found["read"] == "knn"
+    assert found["why"] == "the ridge probe needs about 100 training images"
+    assert [text[:32] for text in found["warnings"]] == ["12 test images tell differences "]

@@ -20,11 +20,12 @@ from PIL import Image
 from climb import Climb
 from climb.cli import run_command
 from climb.errors import InputError
-from climb.export import SearchResult, embed, images_of, open_model, search, stored_images, write_features
+from climb.export import SearchResult, embed, export, images_of, open_model, search, stored_images, write_features
 from climb.export.embed import Embedded
 from climb.export.search import nearest
 from climb.export.search_page import copy_found, write_page
 from climb.runs import RunFolder
+from climb.session import learn
 
 from .conftest import noise
 
@@ -37,7 +38,7 @@ def pictures(tmp_path: Path) -> Path:
     return tmp_path / "pictures"
 
 
-@pytest.mark.parametrize("place", ["folder", "features.npy", "features.parquet"])
+@pytest.mark.parametrize("place", ["folder", "features.npy", "features.parquet", "comparable.npy"])
 def test_it_finds_the_image_itself_and_orders_the_rest(
     learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, place: str
 ) -> None:
@@ -46,15 +47,61 @@ def test_it_finds_the_image_itself_and_orders_the_rest(
     within = pictures
     if place != "folder":
         within = tmp_path / place
-        write_features(within, embed(model, images_of(pictures, 16)))
+        write_features(within, embed(model, images_of(pictures, 16), comparable=place.startswith("comparable")))
     found = search(model, pictures / "17.png", within=within, top=5)
     assert found[0].path == pictures / "17.png"
     assert found[0].similarity == pytest.approx(1, abs=1e-5)
     features = learner.transform(noise(30, seed=4))
-    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    unit = directions(directions(features) - centre_of(learner))
     order = np.argsort(-(unit @ unit[17]))[:5]
     assert [one.name for one in found] == [str(pictures / f"{row:02d}.png") for row in order]
     assert [one.similarity for one in found] == pytest.approx((unit @ unit[17])[order].tolist(), abs=1e-5)
+
+
+def directions(features: np.ndarray) -> np.ndarray:
+    return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+
+def centre_of(learner: Climb) -> np.ndarray:
+    """Mean direction of the features of all stored images, of which there are fewer than 64."""
+    assert learner.memory_ is not None
+    stored = learner.memory_.state_dict()["images"]
+    assert 2 <= len(stored) <= 64
+    return directions(learner.transform(stored.permute(0, 2, 3, 1).numpy())).mean(axis=0)
+
+
+def test_the_memory_and_a_folder_agree_on_similarities(
+    learned: tuple[Climb, Path], pictures: Path, tmp_path: Path
+) -> None:
+    """The same images in the memory and as files."""
+    model = open_model(learned[1], device="cpu")
+    stored = stored_images(model)
+    (tmp_path / "stored").mkdir()
+    for name, pixels in zip(stored.names, stored.images, strict=True):
+        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(tmp_path / "stored" / f"{name}.png")
+    in_memory = search(model, pictures / "17.png", top=10)
+    in_folder = search(model, pictures / "17.png", within=tmp_path / "stored", top=10)
+    assert [one.name for one in in_memory] == [Path(one.name).stem for one in in_folder]
+    assert [one.similarity for one in in_memory] == pytest.approx([one.similarity for one in in_folder], abs=1e-5)
+
+
+def test_a_folder_and_its_export_have_one_centre(pictures: Path, tmp_path: Path) -> None:
+    learn(pictures, out=tmp_path / "mine", size="edge", image_size=16, budget=60, device="cpu", replay_batch=8)
+    model = open_model(tmp_path / "mine", device="cpu")
+    assert model.centre is not None
+    exported = open_model(export(model, tmp_path / "export"), device="cpu")
+    assert torch.equal(exported.centre, model.centre)  # type: ignore[arg-type]
+    found = [search(one, pictures / "17.png", within=pictures, top=4) for one in (model, exported)]
+    assert [one.similarity for one in found[0]] == [one.similarity for one in found[1]]
+
+
+def test_an_old_file_without_a_centre_has_plain_cosines(encoder_file: Callable[..., Path], pictures: Path) -> None:
+    model = open_model(encoder_file(), device="cpu")
+    assert model.centre is None
+    rows = np.concatenate([batch.features for batch in embed(model, images_of(pictures, 16))])
+    cosines = directions(rows) @ directions(rows)[17]
+    found = search(model, pictures / "17.png", within=pictures, top=30)
+    assert [one.similarity for one in found] == pytest.approx(sorted(cosines.tolist(), reverse=True), abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["features.npy", "features.parquet"])

@@ -85,7 +85,7 @@ def test_the_parts_of(name: str, memory: type, aligned: bool) -> None:
 
 def test_what_there_is() -> None:
     ours = {name for name, found in METHODS.items() if found.build.__module__.startswith("climb.")}
-    ablations = {"selective", "memory-only", "previous-step", "fifo", "minred", "reservoir"}
+    ablations = {"selective", "memory-only", "none", "previous-step", "fifo", "minred", "reservoir"}
     compared = "cla-e cla-r cla-b minred osiris-r scale pcmc er-fifo er-reservoir cassle-r lump finetune iid"
     assert ours == {"climb", *compared.split(), *(f"climb-{name}" for name in ablations)}
 
@@ -115,6 +115,22 @@ def test_an_ablation_is_climb_but_for_one_part(
     assert (None if aligned is None else (aligned.decay, aligned.period)) == teacher
     assert (type(found.batch), type(found.objective)) == (StreamAndReplay, SimCLR)
     assert METHODS[name].lr is METHODS[name].alignment_weight is None  # CLIMB's rates, whatever they are
+
+
+def test_climb_without_a_memory_is_cla_b_at_climbs_rates() -> None:
+    """To the bit, and with no memory whatever the settings of memories are."""
+    noise = torch.randint(0, 256, (3, 10, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    losses = {}
+    for name in ("climb-none", "cla-b"):
+        engine = build_engine(
+            replace(choose_method(CONFIG, "climb"), method=name), mean=(0.5,) * 3, std=(0.25,) * 3, seed=0,
+            device=torch.device("cpu"), precision="float32", kind="eager",
+        )  # fmt: skip
+        assert engine.parts.memory is None
+        losses[name] = [(float(seen.objective), float(seen.alignment)) for seen in map(engine.observe, noise)]
+    assert losses["climb-none"] == losses["cla-b"]
+    assert all(alignment < 0 for _, alignment in losses["climb-none"])  # of stream rows: there are no others
+    assert METHODS["climb-none"].lr is METHODS["climb-none"].alignment_weight is None  # CLIMB's rates
 
 
 @pytest.mark.parametrize("objective", list(OBJECTIVES))

@@ -48,7 +48,7 @@ def test_an_objective_of_the_present_is_refused_where_only_the_memory_is_trained
         check_config(replace(CONFIG, method="minred", objective=objective, replay_batch=8))
 
 
-@pytest.mark.parametrize("name", ["finetune", "iid", "cla-b", "lump"])
+@pytest.mark.parametrize("name", ["finetune", "iid", "cla-b", "climb-none", "lump"])
 def test_an_objective_of_past_and_present_is_refused_where_no_stored_image_is_trained_on(name: str) -> None:
     """Its second head would get no gradient."""
     check_config(replace(CONFIG, method=name, objective="vicreg", replay_batch=8))
@@ -185,7 +185,8 @@ def test_every_other_method_takes_the_configured_objective(name: str) -> None:
 USED_BY = {
     "batch-views": METHODS.keys() - {"pcmc"},
     # The released code trains the aligners of CLA.
-    "frozen-aligner": {"climb-fifo", "climb-minred", "climb-reservoir"} | WITH_CENTROIDS - {"climb-memory-only"},
+    "frozen-aligner": {"climb-fifo", "climb-minred", "climb-none", "climb-reservoir"}
+    | WITH_CENTROIDS - {"climb-memory-only"},
     "swapped-refresh": WITH_CENTROIDS,
     # Memories that are given embeddings.
     "train-embedding": {"climb-minred", "cla-r", "minred"} | WITH_CENTROIDS,
@@ -247,8 +248,9 @@ OF_CENTROIDS = {
     "stm_rate": (0.1, 0.2),
     "ltm_accept": (0.5, 0.7),
 }
-WITHOUT_MEMORY = {"cla-b", "finetune", "iid"}
-WITH_TEACHER = {"climb", "climb-selective", "climb-fifo", "climb-minred", "climb-reservoir", "cla-e", "cla-b"}
+WITHOUT_MEMORY = {"cla-b", "climb-none", "finetune", "iid"}
+WITH_TEACHER = {"climb", "climb-selective", "climb-fifo", "climb-minred", "climb-none", "climb-reservoir"}
+WITH_TEACHER |= {"cla-e", "cla-b"}
 ALIGNED = WITH_TEACHER | {"climb-previous-step", "cla-r", "cassle-r", "scale"}
 TUNABLE = {
     **dict.fromkeys(OF_CENTROIDS, WITH_CENTROIDS),

@@ -150,7 +150,7 @@ def every_method(group: Group) -> Any:
         one = make_engine(SINGLE, chosen, preset, **settings)
         worst, different = 0.0, []
         # Fewer images than processes, where there is replay beside them: batch norm of one image alone is but noise.
-        for number, n in enumerate((10, 10 if chosen in ("finetune", "cla-b", "lump") else 1)):
+        for number, n in enumerate((10, 10 if chosen in ("finetune", "cla-b", "climb-none", "lump") else 1)):
             shared = make_engine(group, chosen, preset, **settings)
             shared.load_state_dict(one.state_dict())
             batch = images(18 if chosen == "iid" else n, number)

@@ -52,3 +52,16 @@ def test_a_name_with_brackets_is_a_name(monkeypatch: pytest.MonkeyPatch, capsys:
     seen = capsys.readouterr().err
     assert "learning from [/red] photos [bold]" in seen
     assert "10 images of [/red]" in seen
+
+
+def test_a_text_that_is_kept_follows_every_note(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    line = LiveLine("learning", total=None)
+    line.start(session_after(0))
+    line.keep("kNN 61.0 % (+2.5)")
+    line.note("loss 1.234")
+    line.close(session_after(0))
+    assert "loss 1.234 | kNN 61.0 % (+2.5)" in capsys.readouterr().err

@@ -84,7 +84,8 @@ def _dataclass(title: str, settings: Iterable[Setting], names: Names | None) -> 
         argument = tyro.conf.arg(
             help=_explained(setting, names),
             name="import" if setting.option == "imports" else None,  # a keyword of Python
-            metavar="|".join(setting.choices) or {"file": "FILE", "range": "LOW HIGH"}.get(setting.names or ""),
+            metavar="|".join(setting.choices)
+            or {"file": "FILE", "folder": "FOLDER", "range": "LOW HIGH"}.get(setting.names or ""),
             help_behavior_hint="" if derived else f"(default: {setting.default})",
         )
         if setting.names == "file":

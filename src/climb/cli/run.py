@@ -124,7 +124,7 @@ def _memory(result: dict[str, Any]) -> str:
     memory=(*options_of(LearnOptions, only=["budget"]), *options_of(MemoryConfig, without=["capacity"])),
     execution=(
         *options_of(Execution, only=["device", "precision", "engine", "checkpoint_seconds", "imports"]),
-        *options_of(LearnOptions, only=["journal_seconds", "track"]),
+        *options_of(LearnOptions, only=["journal_seconds", "probe", "track"]),
     ),
 )
 def learn(images: str, /, *, out: str, **options: Any) -> None:

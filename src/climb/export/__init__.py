@@ -1,11 +1,13 @@
 """Use a trained encoder: embed images, probe labels, search, export.
 
-`open_model` opens a run, a learner or a saved model. `embed`, `probe` and `search` use its encoder. `export` writes it
-for programs without climb: safetensors with the parameter names of timm and torchvision, ONNX, and a model card.
+`open_model` opens a run, a learner or a saved model. `embed`, `probe`, `audit_model` and `search` use its encoder.
+`export` writes it for programs without climb: safetensors with the parameter names of timm and torchvision, ONNX, and a
+model card.
 """
 
 from __future__ import annotations
 
+from climb.export.audit import audit_model
 from climb.export.embed import Picture, embed, images_of
 from climb.export.exporter import export
 from climb.export.feature_files import read_features, write_features
@@ -19,6 +21,7 @@ __all__ = [
     "Picture",
     "SearchResult",
     "StoredImages",
+    "audit_model",
     "embed",
     "export",
     "images_of",

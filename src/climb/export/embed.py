@@ -29,12 +29,14 @@ class Embedded:
 
     paths: list[str]
     features: NDArray[np.float32]
-    """(n, f): the output of the encoder, not normalised."""
+    """(n, f): the output of the encoder, not normalised; or unit vectors to compare."""
 
 
 @checked()
-def embed(model: OpenModel, pictures: Iterable[Picture]) -> Iterator[Embedded]:
+def embed(model: OpenModel, pictures: Iterable[Picture], *, comparable: bool = False) -> Iterator[Embedded]:
     """The features of pictures, in their order, batch by batch, in bounded memory.
+
+    With ``comparable``, unit vectors whose dot products are the similarities of `climb.export.search`.
 
     Raises:
         ClimbError: features are not finite.
@@ -47,7 +49,8 @@ def embed(model: OpenModel, pictures: Iterable[Picture]) -> Iterator[Embedded]:
         features = model.features(torch.stack([picture.pixels for picture in batch]))
         if not bool(torch.isfinite(features).all()):
             raise ClimbError(f"the features of {model.file} are not finite: its training diverged")
-        yield Embedded(paths=[picture.path for picture in batch], features=features.numpy())
+        rows = model.comparable(features.numpy()) if comparable else features.numpy()
+        yield Embedded(paths=[picture.path for picture in batch], features=rows)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,8 +18,10 @@ from climb.arguments import checked
 from climb.engine import resolve_device
 from climb.errors import ClimbError, InputError
 from climb.evaluation.features import batch_size, extract_features
+from climb.evaluation.similarity import centre_of, comparable, panel
 from climb.images.convert import PixelRange, as_pixel_range
 from climb.learner import Climb
+from climb.memory.snapshot import saved_images
 from climb.nets import SavedEncoder, load_encoder
 from climb.runs import RunFolder
 from climb.runs.memory_snapshot import snapshot_of
@@ -56,6 +58,22 @@ class OpenModel:
         size = batch_size(self.saved.image_size)
         # No preparation: the network normalises pixels.
         return extract_features(self.network, images, lambda batch: batch, batch_size=size, device=self.device).cpu()
+
+    @cached_property
+    def centre(self) -> torch.Tensor | None:
+        """What similarities leave out: the mean direction of features of images in its memory. None if unknown."""
+        if self.saved.centre is not None:
+            return torch.tensor(self.saved.centre)
+        if self.kind != "model":
+            return None
+        images = saved_images(load_tree(self.file, kind="model", at=("engine", "memory")) or {})
+        whole = images is not None and len(images) > 1 and images.shape[-1] == self.saved.image_size
+        return centre_of(self.features(panel(images))) if images is not None and whole else None
+
+    def comparable(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Unit vectors (n, f) of features (n, f); their dot products are the similarities of `climb.export.search`."""
+        vectors: NDArray[np.float32] = comparable(torch.from_numpy(features), self.centre).numpy()
+        return vectors
 
     def result(self) -> dict[str, Any] | None:
         """The result of the run that trained the encoder; None if its folder has none."""

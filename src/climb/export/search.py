@@ -1,4 +1,4 @@
-"""Search for the images nearest to one image, by the cosine of their features."""
+"""Search for the images nearest to one image, by the cosine of their centred features."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from climb.arguments import checked
 from climb.errors import InputError
@@ -32,7 +33,8 @@ class SearchResult:
     name: str
     """Its path, or its number in the stream."""
     similarity: float
-    """Cosine between its features and those of the query: 1 for the query itself."""
+    """Cosine between its features and those of the query, relative to the centre of the model's memory: 1 for the query
+    itself, about 0 for an image that has nothing in common with it."""
     path: Path | None = None
     """Its file; None if it is in a memory, an archive or a video."""
     pixels: torch.Tensor | None = None
@@ -51,20 +53,40 @@ def search(model: OpenModel, image: str | Path, *, within: str | Path = MEMORY, 
     """
     if top < 1:
         raise InputError(f"top is {top}; it must be at least 1")
-    query = model.features(decode_one(image, model.saved.image_size, model.pixel_range).unsqueeze(0))[0].numpy()
+    pixels = decode_one(image, model.saved.image_size, model.pixel_range)
+    query = model.comparable(model.features(pixels.unsqueeze(0)).numpy())[0]
     if str(within) == MEMORY:
         stored = stored_images(model)
         rows = Embedded(paths=[str(row) for row in range(len(stored.names))], features=stored.features)
         return [
             replace(result, name=stored.names[int(result.name)], pixels=stored.images[int(result.name)])
-            for result in nearest(query, [rows], top)
+            for result in nearest(query, _comparable([rows], model), top)
         ]
     location = Path(within).expanduser()
     if location.suffix in SUFFIXES and not location.is_dir():
         batches = _features_in(location, model)
     else:
         batches = embed(model, images_of(location, model.saved.image_size, model.pixel_range))
-    return [replace(result, path=_own_file(result.name)) for result in nearest(query, batches, top)]
+    found = nearest(query, _comparable(batches, model), top)
+    return [replace(result, path=_own_file(result.name)) for result in found]
+
+
+def _comparable(batches: Iterable[Embedded], model: OpenModel) -> Iterator[Embedded]:
+    """The batches with features made comparable, unless a file has them so (climb embed --comparable)."""
+    already: bool | None = None
+    for batch in batches:
+        if already is None:
+            already = _are_comparable(batch.features)
+        fits = model.centre is None or batch.features.shape[1] == len(
+            model.centre
+        )  # otherwise `nearest` raises an error
+        yield batch if already or not fits else replace(batch, features=model.comparable(batch.features))
+
+
+def _are_comparable(features: NDArray[np.float32]) -> bool:
+    """Whether features are unit vectors. Those of an encoder have any length."""
+    lengths = np.linalg.norm(features, axis=1)
+    return bool(np.allclose(lengths[np.isfinite(lengths)], 1.0, atol=1e-4))
 
 
 def _features_in(features: Path, model: OpenModel) -> Iterator[Embedded]:
@@ -82,9 +104,10 @@ def _features_in(features: Path, model: OpenModel) -> Iterator[Embedded]:
 def _matches(model: OpenModel, path: str, features: Vector) -> bool:
     """Whether a model computes these features for an image. True if the image cannot be read."""
     try:
-        now = model.features(decode_one(path, model.saved.image_size, model.pixel_range).unsqueeze(0))[0].numpy()
+        rows = model.features(decode_one(path, model.saved.image_size, model.pixel_range).unsqueeze(0)).numpy()
     except InputError:
         return True
+    now = (model.comparable(rows) if _are_comparable(features[np.newaxis]) else rows)[0]
     if len(now) != len(features):
         return True  # `nearest` raises an error with both lengths
     return bool(now @ features >= SAME * np.linalg.norm(now) * np.linalg.norm(features))

@@ -41,7 +41,7 @@ def write_page(path: str | Path, image: str | Path, results: Sequence[SearchResu
     figures = [_figure(_read(Path(image).expanduser()), "query", _printable(str(image)))]
     figures += [_figure(_picture(one), f"{one.similarity:.3f}", _printable(one.name)) for one in results]
     body = f"""<h1>The {len(results)} images nearest to {escape(_printable(Path(image).name))}</h1>
-<p>The number is the cosine of the features: 1 for the query itself.</p>
+<p>The number is the similarity: 1 for the query itself, about 0 for an image unlike it.</p>
 <div class="gallery">
 {"".join(figures)}</div>"""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

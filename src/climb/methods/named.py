@@ -82,6 +82,12 @@ def climb_reservoir(w: PartFactory) -> Parts:
     return with_replay(w, w.reservoir(), w.ema_teacher())
 
 
+@_method("climb-none", None, BatchRule, EmaTeacher, paper=CLIMB)
+def climb_none(w: PartFactory) -> Parts:
+    """CLIMB's learner without a memory: alignment on the stream itself, CLA-b at CLIMB's rates."""
+    return _parts(w, None, BatchRule(), w.ema_teacher(rows="all"))
+
+
 # -- the methods it is compared to ---------------------------------------------------------------------------------
 
 CLA = "Cignoni et al., 2025"

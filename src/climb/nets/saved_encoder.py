@@ -24,6 +24,8 @@ class SavedEncoder:
     image_size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    centre: tuple[float, ...] | None = None
+    """Mean direction (f,) of the features of stored images, which similarities leave out; None if it is unknown."""
 
 
 def save_encoder(path: Path, saved: SavedEncoder, **notes: Any) -> None:
@@ -70,6 +72,7 @@ def load_encoder(
             image_size=tree["image_size"],
             mean=_channels(tree["mean"]),
             std=_channels(tree["std"]),
+            centre=None if tree.get("centre") is None else tuple(map(float, tree["centre"])),
         )
 
 

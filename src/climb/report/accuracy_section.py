@@ -10,6 +10,7 @@ import numpy as np
 from climb.report.chart import Curve, Points, styled_curves, svg_text
 from climb.report.markup import chart_figure, figure, grid, remark, section, table
 from climb.report.record import Record
+from climb.runs.run_file_checks import is_number
 
 CELL, LEFT, TOP, BOTTOM = 26, 28, 4, 20
 WRITTEN = 20  # with at most so many tasks, each cell shows its value
@@ -18,9 +19,9 @@ STRONG = 0.65  # cells of at least this opacity need text of the opposite colour
 
 
 def accuracy_section(record: Record) -> str:
-    """The curves, the heat map and the matrix in numbers. Nothing for a stream without labels."""
+    """The curves, the heat map and the matrix in numbers; for a learner, its probes of labelled images."""
     if not record.labelled:
-        return ""
+        return probe_section(record)
     if not record.matrix:
         return section("accuracy", "Accuracy", remark("No task has been evaluated yet."))
     highest = max(max(row) for row in record.matrix)
@@ -44,6 +45,30 @@ def accuracy_section(record: Record) -> str:
     matrix = figure(heat_map(record.matrix, title="Accuracy after each task on each task, in percent"), caption)
     numbers = f"<details><summary>The matrix in numbers</summary>{values}</details>"
     return section("accuracy", "Accuracy", grid([by_task, matrix]), numbers)
+
+
+PROBES = {"knn": "k nearest neighbours", "ridge": "ridge probe"}
+"""Probes of labelled images: key in the journal to heading."""
+
+
+def probe_section(record: Record) -> str:
+    """A curve for each probe of labelled images, with the start as a level. Nothing without such probes."""
+    figures = []
+    for key, name in PROBES.items():
+        points = [(line["images"], line[key]) for line in record.probes if is_number(line.get(key))]
+        levels = [line[f"start_{key}"] for line in record.probes if is_number(line.get(f"start_{key}"))]
+        figures.append(
+            chart_figure(
+                styled_curves([(name, points)]),
+                title=f"Accuracy on labelled images in percent, {name}",
+                caption=f"<b>{name.capitalize()}</b>, accuracy on labelled images in percent.",
+                x_label="images learned",
+                from_zero=False,
+                floor=levels[-1] if levels else None,
+                floor_name="start",
+            )
+        )
+    return section("accuracy", "Accuracy on labelled images", grid(figures)) if any(figures) else ""
 
 
 def accuracy_on_tasks_seen(record: Record) -> Points:

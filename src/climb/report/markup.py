@@ -76,14 +76,21 @@ def remark(text: str) -> str:
 
 
 def chart_figure(
-    curves: Sequence[Curve], *, caption: str, floor: float | None = None, single: bool = False, **options: Any
+    curves: Sequence[Curve],
+    *,
+    caption: str,
+    floor: float | None = None,
+    floor_name: str = "random encoder",
+    single: bool = False,
+    **options: Any,
 ) -> str:
     """A line chart with its caption and a legend; nothing without curves.
 
     Args:
         curves: the lines.
         caption: markup.
-        floor: accuracy of the random encoder, drawn as a level.
+        floor: accuracy before training, drawn as a level.
+        floor_name: its name in the legend.
         single: whether a chart of one line has a legend, too.
         options: more arguments of `line_chart`.
     """
@@ -92,7 +99,7 @@ def chart_figure(
     chart = line_chart(curves, level=floor, **options)
     entries = [(f"line {curve.style}", curve.name) for curve in curves]
     if floor is not None:
-        entries.append(("level", "random encoder"))
+        entries.append(("level", floor_name))
     if len(entries) < 2 and not single:
         return figure(chart, caption)
     items = (

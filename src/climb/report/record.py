@@ -11,7 +11,7 @@ from climb.runs import RunFolder
 from climb.runs.run_file_checks import check_complete, check_format, check_result, is_number, read_object
 from climb.settings.config import LearnerConfig
 
-NOT_TRAINING = frozenset({"start", "floor", "evaluation", "warning", "end"})
+NOT_TRAINING = frozenset({"start", "floor", "evaluation", "probe", "warning", "end"})
 """Events of the journal without values for a chart."""
 
 
@@ -58,6 +58,8 @@ class Record:
         """Number of mini-batches at the end of each evaluated task."""
         self.training = [line for line in lines if str(line.get("event")) not in NOT_TRAINING]
         """Lines of the journal with values of the training."""
+        self.probes = [line for line in lines if line.get("event") == "probe"]
+        """Accuracies of a learner on labelled images (``climb learn --probe``)."""
         self.warnings = [(line["batch"], str(line.get("text"))) for line in lines if line.get("event") == "warning"]
         """Warnings with the number of mini-batches done."""
         self.ended = [line["event"] for line in lines if line.get("event") in ("start", "end")][-1:] == ["end"]

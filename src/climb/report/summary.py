@@ -18,6 +18,11 @@ LABEL_FREE = {
     "threshold": ("Threshold", ".3f", "Cosine distance above which an image is novel."),
 }
 """Cards of a stream without labels: key in the journal to heading, format and meaning."""
+PROBES = {
+    "knn": ("kNN", "On labelled images, in percent, latest value."),
+    "ridge": ("Ridge", "On labelled images, in percent, latest value."),
+}
+"""Cards of a learner that probes labelled images: key in the journal to heading and meaning."""
 DIVERSITY = {
     "vendi_score": ("Vendi score", ".1f", "Effective number of distinct images."),
     "uniformity": ("Uniformity", ".3f", "Log of the mean Gaussian potential of all pairs; lower is more uniform."),
@@ -70,6 +75,10 @@ def _main_numbers(record: Record) -> list[list[str]]:
     if not record.labelled:
         names |= LABEL_FREE
         values |= {key: record.latest(key) for key in LABEL_FREE}
+        for key, (heading, meaning) in PROBES.items():
+            line = record.probes[-1] if record.probes else {}
+            start = f" The start: {line[f'start_{key}']:.2f}." if is_number(line.get(f"start_{key}")) else ""
+            names[key], values[key] = (heading, ".2f", meaning + start), line.get(key)
     names["floor"], values["floor"] = NAMES["random_encoder_accuracy"], record.floor
     return number_rows([values], names)
 

@@ -18,7 +18,7 @@ from climb.runs import RunFolder
 from climb.runs.journal import parsed
 from climb.runs.run_file_checks import is_number
 
-EVENTS = {"floor": 100, "evaluation": 5000, "warning": 100, "session": 1}  # newest lines kept, by kind
+EVENTS = {"floor": 100, "evaluation": 5000, "probe": 5000, "warning": 100, "session": 1}  # newest lines kept, by kind
 SESSION = ("start", "end")
 PIECE = 2**20  # bytes read at once; a longer line is skipped
 MARK = 4096  # bytes before the current position, to recognise the journal

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from climb.errors import InputError
 from climb.evaluation.metrics import MAIN
+from climb.report.accuracy_section import PROBES
 from climb.report.markup import encodable
 from climb.report.memory_charts import NOT_VALUES
 from climb.report.record import Record
@@ -84,6 +85,10 @@ def _of_record(record: Record) -> Iterable[Sample]:
     if record.matrix:
         yield "climb_tasks_evaluated", {}, float(len(record.matrix))
         yield "climb_accuracy_upto", {"network": record.evaluated}, float(record.upto[-1])
+    for probe in PROBES:
+        for name, key in (("climb_probe_accuracy", probe), ("climb_probe_start_accuracy", f"start_{probe}")):
+            if record.probes and is_number(record.probes[-1].get(key)):
+                yield name, {"probe": probe}, float(record.probes[-1][key])
     for key in RESULTS:
         if is_number(record.result.get(key)):
             yield metric_name(key), {"network": record.evaluated}, float(record.result[key])

@@ -15,6 +15,7 @@ from climb.session.configure import live_learner
 from climb.session.feeds import LiveFeed
 from climb.session.health import GuardLines
 from climb.session.journal_lines import LearnerLines
+from climb.session.labelled_probe import LabelledProbe
 from climb.session.observer import Observer, check_observers
 from climb.session.results import Learned, LearnerResult
 from climb.session.session import Session
@@ -61,10 +62,11 @@ def learn(
         workers=live.workers,
         pixel_range=config.data.options.get("pixel_range"),
     )
+    probes = [LabelledProbe(live.probe, config)] if live.probe is not None else []
     folder = RunFolder(out)
     with folder.claimed(config, execution, versions(resolve_device(execution.device)), by="learn"):
         feed = LiveFeed(source, size=config.learner.stream_batch, path=folder.path / "learned.u64")
         lines = LearnerLines(feed, every_seconds=live.journal_seconds, tracker=live.track)
-        own = [lines, GuardLines(), LearnerResult(feed)]
+        own = [lines, GuardLines(), *probes, LearnerResult(feed)]
         learned: Learned = Session(config, execution, folder, feed, observers=own, plugins=plugins).run()
     return learned

@@ -35,6 +35,7 @@ class LiveLine(Observer):
             columns.append(TimeRemainingColumn())
         columns.append(TextColumn("{task.fields[note]}", markup=False))
         self._progress = Progress(*columns, console=console, disable=not (shown and console.is_terminal))
+        self._note = self._kept = ""
         self._task = self._progress.add_task(label, total=total, rate="", note="")
 
     def start(self, session: Session) -> None:
@@ -53,7 +54,13 @@ class LiveLine(Observer):
 
     def note(self, text: str) -> None:
         """Say what is going on."""
-        self._progress.update(self._task, note=text)
+        self._note = text
+        self._progress.update(self._task, note=f"{text} | {self._kept}" if self._kept else text)
+
+    def keep(self, text: str) -> None:
+        """Show a text after every note from now on."""
+        self._kept = text
+        self.note(self._note)
 
 
 class Timer:

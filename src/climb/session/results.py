@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from climb.engine import Engine
+from climb.evaluation import extract_features
+from climb.evaluation.similarity import centre_of, panel
 from climb.images.find import EXTENSIONS
 from climb.learner import chosen_network
+from climb.memory.snapshot import saved_images
 from climb.nets import Network, SavedEncoder, save_encoder
 from climb.report import draw_plots, write_report
 from climb.runs import Result
@@ -44,9 +47,10 @@ class RunResult(Observer):
         session.result = self._result(session, list(networks))
         self._manifest.save(folder.scenario_path)
         evaluated, network = next(iter(networks.items()))
-        if session.engine.guard is not None:
-            network = session.engine.guard.published(session.engine, verify=True)
-        write_encoder(session, evaluated, network)
+        if engine.guard is not None:
+            network = engine.guard.published(engine, verify=True)
+        memory = {} if engine.parts.memory is None else engine.parts.memory.state_dict()
+        write_encoder(session, evaluated, network, memory)
         folder.save_memory(self._evaluator.memory_snapshot(engine))
         write_object(folder.result_path, session.result)
         if not session.execution.keep:
@@ -139,9 +143,9 @@ class LearnerResult(Observer):
     def at_checkpoint(self, session: Session, state: dict[str, Any]) -> None:
         """Write the encoder, atomically: other processes may read it while learning goes on."""
         # Before the checkpoint. If the process is killed in between, the next checkpoint writes it again.
-        write_encoder(
-            session, *published_network(session.engine, last=self._stops), images=session.engine.budget.images
-        )
+        name, network = published_network(session.engine, last=self._stops)
+        memory = state["engine"].get("memory") or {}
+        write_encoder(session, name, network, memory, images=session.engine.budget.images)
 
     def at_stop(self, session: Session) -> None:
         """Have the encoder of the last checkpoint verified."""
@@ -191,14 +195,33 @@ def published_network(engine: Engine, *, last: bool) -> tuple[str, Network]:
     return name, network if engine.guard is None else engine.guard.published(engine, verify=last)
 
 
-def write_encoder(session: Session, name: str, network: Network, **counts: int) -> None:
-    """Write the encoder of a network, "student" or "teacher", with all that is needed to use it."""
+def write_encoder(session: Session, name: str, network: Network, memory: dict[str, Any], **counts: int) -> None:
+    """Write the encoder of a network, "student" or "teacher", with all that is needed to use it.
+
+    ``memory`` is the state of the memory; the centre of similarities is that of images in it.
+    """
     learner, feed = session.config.learner, session.feed
     saved = SavedEncoder(
-        encoder=network.encoder, backbone=learner.backbone, image_size=learner.image_size, mean=feed.mean, std=feed.std
+        encoder=network.encoder,
+        backbone=learner.backbone,
+        image_size=learner.image_size,
+        mean=feed.mean,
+        std=feed.std,
+        centre=_centre(session, network, memory),
     )
     config_hash = session.config.config_hash()
     save_encoder(session.folder.model_path, saved, evaluated=name, config_hash=config_hash, **counts)
+
+
+def _centre(session: Session, network: Network, memory: dict[str, Any]) -> tuple[float, ...] | None:
+    """The mean direction of the features of stored images; None without whole images."""
+    images, engine = saved_images(memory), session.engine
+    if images is None or len(images) < 2 or images.shape[-1] != engine.config.image_size:  # patches
+        return None
+    features = extract_features(
+        network.encoder, panel(images), engine.augment.plain, device=engine.device, precision=engine.precision
+    )
+    return tuple(centre_of(features).tolist())
 
 
 def write_page(folder: Path) -> None:

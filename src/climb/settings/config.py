@@ -314,6 +314,9 @@ class LearnOptions:
     """Threads that load images."""
     journal_seconds: float = setting(10.0, least=0, finite=False)
     """Time between two journal lines."""
+    probe: str | None = setting(None, names="folder")
+    """Folder of labelled images, one sub-folder per class: accuracies of the encoder and of its start in the journal,
+    at checkpoints and at the end."""
     track: TrackerName | None = setting(None)
     """Also send the numbers of the journal to a tracker; needs the extra climb-ssl[track]."""
 
