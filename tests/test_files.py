@@ -56,6 +56,12 @@ def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_bad_input(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file can have this name"):
+        write_text(tmp_path / name, "text")
+
+
 def test_others_may_read_what_the_folder_lets_them(tmp_path: Path) -> None:
     def keeps_to_itself(temporary: Path) -> None:
         temporary.unlink(missing_ok=True)

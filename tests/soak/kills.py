@@ -42,7 +42,8 @@ PHASES = {"starting": b"S", "learning": b"L", "saving": b"C", "evaluating": b"E"
 FILES = 300
 PER_LIFE = 4
 QUIET = 20.0  # seconds without a report after which a learner waits for files that do not come
-LONGEST_SITTING = 120.0  # seconds
+LONGEST_SITTING = 120.0  # seconds, counted in waits of POLL seconds
+POLL = 0.01
 
 
 class ReportPhase(Observer):
@@ -153,7 +154,6 @@ class Sitting:
 
     def __init__(self, subject: Subject, out: Path) -> None:
         self.subject, self.out = subject, out
-        self.started = time.monotonic()
         read, write = os.pipe()
         self.child = os.fork()  # torch is imported once
         if self.child == 0:
@@ -206,7 +206,7 @@ class Sitting:
         """Wait for the end; the exit code, negative for a signal. A process that hangs is killed and counts as 99."""
         os.set_blocking(self.phases, False)
         asked = False  # a second SIGTERM would end the process before it has saved
-        while time.monotonic() - self.started < LONGEST_SITTING:
+        for _ in range(int(LONGEST_SITTING / POLL)):  # not by the clock: both processes may be paused together
             with suppress(BlockingIOError):
                 os.read(self.phases, 65536)  # or the child blocks once the pipe is full
             child, status = os.waitpid(self.child, os.WNOHANG)
@@ -216,7 +216,7 @@ class Sitting:
             if not (self.subject.ends or asked) and identities_of(self.out) == FILES:
                 os.kill(self.child, signal.SIGTERM)
                 asked = True
-            time.sleep(0.01)
+            time.sleep(POLL)
         os.kill(self.child, signal.SIGKILL)
         os.waitpid(self.child, 0)
         os.close(self.phases)
@@ -317,7 +317,7 @@ def main() -> None:
                 lives += 1
                 if lives > 10 * arguments.trials:
                     raise SystemExit(f"{name}: {len(pending)} interruptions could not be placed")
-    trials.finish()
+    trials.finish(arguments.out)
 
 
 if __name__ == "__main__":
