@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -213,6 +213,8 @@ def wrong_clock(place: Place, dice: random.Random) -> tuple[str, str]:
     subject = place.make(images)
     done = None if subject.ends else partial(has_learned_all, place.out)
     outcome = attempt(subject, place.out, jump, done=done)
+    if not subject.ends:  # files that seem young are learned later, so that only the count is the same
+        subject = replace(subject, differences=lambda out, whole: [])
     return "", outcome.fault(place.out, may_fail=False) or finish(subject, place.out, place.whole)
 
 

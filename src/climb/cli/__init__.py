@@ -62,6 +62,8 @@ def run_command(argv: Sequence[str]) -> int:
         if list(argv) == ["--version"]:
             print(f"climb {__version__}", flush=True)
             return DONE
+        if odd := next((word for word in argv if "\0" in word), None):
+            raise InputError(f"{odd!r} has a null character, which no path and no value may have")
         if argv[:1] != ["run"] and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
             raise InputError("torchrun starts several processes; only 'climb run' trains one learner in all of them")
         from climb.cli.options import names_for_live_streams, names_of, tyro_command
