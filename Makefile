@@ -11,7 +11,7 @@ help:
 	@echo "make demo       install climb into $(VENV) and run CLIMB on a built-in synthetic stream (a minute or two)"
 	@echo "make test       install the development tools and pass every check (under five minutes on two cores)"
 	@echo "make test-slow  the slow tests"
-	@echo "make soak       the soak test (hours): kills, damaged files, malformed images, arguments, a million images"
+	@echo "make soak       the soak test (hours): kills, damage, hostile images, arguments and requests, limits, a million images"
 	@echo "make gpu-test   the tests that need a CUDA device"
 	@echo "make coverage   the quick tests again, with line coverage and its floor"
 	@echo "make verify     every method on the demo's stream, three seeds (an hour on two cores)"
@@ -55,6 +55,9 @@ soak: $(INSTALL_DEV)
 	$(BIN)/python tests/soak/damage.py
 	$(BIN)/python tests/soak/malformed_images.py
 	$(BIN)/python tests/soak/arguments.py
+	$(BIN)/python tests/soak/server.py
+	$(BIN)/python tests/soak/pages.py
+	$(BIN)/python tests/soak/limits.py
 	$(BIN)/python benchmarks/million.py
 
 gpu-test: $(INSTALL_DEV)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from climb import files
 from climb.errors import ClimbError, InputError
 from climb.files import (
     exclusive,
@@ -54,6 +55,20 @@ def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
     path = tmp_path / ("ü" * 125 + ".txt")  # 254 bytes
     write_text(path, "a")
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_bad_input(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file can have this name"):
+        write_text(tmp_path / name, "text")
+
+
+def test_a_new_folder_survives_a_power_cut_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, sync = list[Path](), files.sync_folder
+    monkeypatch.setattr(files, "sync_folder", lambda folder: (synced.append(folder), sync(folder)))
+    write_text(tmp_path / "checkpoint" / "state", "1")
+    write_text(tmp_path / "checkpoint" / "state", "2")
+    assert synced == [tmp_path, tmp_path / "checkpoint", tmp_path / "checkpoint"]
 
 
 def test_others_may_read_what_the_folder_lets_them(tmp_path: Path) -> None:

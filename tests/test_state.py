@@ -209,6 +209,17 @@ def test_the_damaged_tensor_is_named_and_other_branches_can_be_read(tmp_path: Pa
         load_tree(path, kind="model")
 
 
+def test_what_was_loaded_does_not_change_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    save_tree(path, {"x": torch.ones(100_000)}, kind="checkpoint")
+    loaded = load_tree(path, kind="checkpoint")["x"]
+    size = path.stat().st_size
+    with open(path, "r+b") as handle:  # as `rsync --inplace` does, after the checksum was compared
+        handle.seek(size - 400_000)
+        handle.write(bytes(400_000))
+    assert loaded.sum() == 100_000
+
+
 def test_a_page_of_zeros_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     save_tree(path, {"a": torch.ones(10_000)}, kind="model")

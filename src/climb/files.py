@@ -29,9 +29,17 @@ def write_atomic(path: Path, write: Callable[[Path], object], *, keep: Path | No
     """
     if not path.name:
         raise InputError(f"cannot write '{path}': it is the name of a folder")
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise InputError(f"cannot write {str(path)!r}: no file can have this name")
     temporary = _temporary(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sync_folder(path.parent.parent)
         try:
             temporary.touch()
             mode = temporary.stat().st_mode  # the default: some libraries create private files

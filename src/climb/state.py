@@ -81,7 +81,8 @@ def load_tree(path: Path, *, kind: str, at: Sequence[str] = ()) -> Any:
 
         def read(name: str) -> torch.Tensor:
             try:
-                tensor: torch.Tensor = handle.get_tensor(name)
+                # A copy: the file is mapped into memory, where a later change of it would appear unchecked.
+                tensor: torch.Tensor = handle.get_tensor(name).clone()
             except Exception as error:  # safetensors raises many kinds for a changed name or type
                 raise DamagedFile(f"{path} is damaged: it has no tensor {name}") from error
             if version > 1 and checksums.get(name) != _checksum(name, tensor):

@@ -204,6 +204,13 @@ def test_a_scenario_that_cannot_be_replayed(content: str, message: str, climb: C
     assert message in said.err
 
 
+@pytest.mark.parametrize("words", [["report", "x", "--beside", "\0"], ["search", "m", "i", "--out", "a\0"], ["\0"]])
+def test_a_null_character_is_refused(words: list[str], climb: Climb) -> None:
+    said = climb(*words)
+    assert said.code == 2
+    assert "has a null character" in said.err
+
+
 @pytest.mark.parametrize("verb", [[], ["fly"], ["lern"]])
 def test_a_verb_that_is_none(verb: list[str], climb: Climb) -> None:
     said = climb(*verb)

@@ -261,3 +261,22 @@ def test_other_faults_keep_their_traceback(climb: Climb, monkeypatch: pytest.Mon
     monkeypatch.setattr(package.Climb, "partial_fit", broken)
     with pytest.raises(RuntimeError, match="shapes differ"):
         climb("doctor", "--device", "cpu")
+
+
+@pytest.mark.parametrize("words", [["methods"], ["run", "--help"]])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_command_works_with_closed_output(words: list[str], closed: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m climb {' '.join(words)} {closed}"
+    ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_closed_descriptor_is_never_the_next_file(tmp_path: Path) -> None:
+    """A library that prints would write into it."""
+    code = (
+        "import os, climb.cli as cli; cli.run_command = lambda words: os.open('file', os.O_RDWR | os.O_CREAT); "
+        "cli.main([])"
+    )
+    command = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
+    ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, check=False)
+    assert ended.returncode > 2

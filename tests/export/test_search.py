@@ -277,6 +277,12 @@ def test_bad_requests(
         copy_found(tmp_path / "text.png", found)
 
 
+def test_names_that_no_file_can_have_are_bad_input(tmp_path: Path) -> None:
+    for write in (lambda path: copy_found(path, []), lambda path: write_page(path, tmp_path / "query.png", [])):
+        with pytest.raises(InputError, match="null characters"):
+            write("a\0b")
+
+
 def test_an_image_with_the_longest_of_names_is_copied(tmp_path: Path) -> None:
     path = tmp_path / ("ü" * 125 + ".png")  # 254 bytes
     Image.new("RGB", (8, 8)).save(path)

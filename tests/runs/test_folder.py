@@ -72,12 +72,14 @@ def test_who_comes_second_with_other_images_is_refused_though_both_found_the_fol
 def test_half_of_every_file_that_a_run_replaces_is_swept_away(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     written = (folder.config_path, folder.checkpoint_path, folder.model_path, folder.memory_path, folder.result_path)
-    left = [path.with_name(f".{path.name}.1a.tmp") for path in (*written, folder.journal.path)]
+    journal = (folder.journal.path, tmp_path / "journal.2.jsonl")
+    journal[1].touch()
+    left = [path.with_name(f".{path.name}.1a.tmp") for path in (*written, *journal, folder.scenario_path)]
     folder.checkpoint_path.parent.mkdir()
     for file in (*left, tmp_path / ".notes.txt.1a.tmp"):
         file.touch()
     folder.sweep()
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [".notes.txt.1a.tmp"]
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {".notes.txt.1a.tmp", "journal.2.jsonl"}
     assert not any(file.exists() for file in left)
 
 

@@ -35,7 +35,8 @@ def small_server(text: str = "hello", *, seconds: float = 0.0) -> Iterator[int]:
     """A real server with a constant answer after some seconds; its port."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.sleep(seconds)
+        if seconds:
+            await asyncio.sleep(seconds)
         await PlainTextResponse(text)(scope, receive, send)
 
     with listening("127.0.0.1", 0) as opened:
@@ -163,6 +164,23 @@ def test_idle_connections_do_not_block_the_server_or_fill_its_log(tmp_path: Path
             for _ in range(5):
                 assert httpx.get(f"http://127.0.0.1:{port}/", timeout=60).status_code == 200
     assert (tmp_path / "log").stat().st_size < 2000
+
+
+def test_a_client_that_breaks_off_its_request_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    request = b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with small_server() as port:
+        errors = logging.getLogger("uvicorn.error")
+        errors.addHandler(caplog.handler)
+        try:
+            with connected(port) as client:
+                client.sendall(request + b"no length\r\n")  # refused before it is answered
+                while client.recv(4096):
+                    pass
+            with connected(port) as client:
+                assert asked(client).startswith(b"HTTP/1.1 200")
+        finally:
+            errors.removeHandler(caplog.handler)
+    assert caplog.text == ""
 
 
 def test_a_shortage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -230,6 +230,16 @@ def test_choices_are_stored_and_restored(make_config: Make, tmp_path: Path) -> N
     assert (asked.choices.precision, asked.choices.layout) == ("bf16", "contiguous")
 
 
+def test_a_run_that_another_process_has_begun_meanwhile_is_not_continued(make_config: Make, tmp_path: Path) -> None:
+    """Its checkpoint may be of other arithmetic than what this process has prepared."""
+    folder, config = RunFolder(tmp_path), make_config()
+    late = new_session(config, folder)  # before the folder is locked
+    folder.claim(config, CPU, {})
+    folder.keep_choices({**asdict(late.choices), "precision": "float32", "layout": "contiguous"})
+    with pytest.raises(ClimbError, match="another process has begun .* meanwhile; give the same command again"):
+        late._resume()
+
+
 def test_a_run_of_an_older_version_stays_as_it_was(make_config: Make, tmp_path: Path) -> None:
     folder, config = RunFolder(tmp_path), make_config()
     folder.claim(config, CPU, {})

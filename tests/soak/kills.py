@@ -41,8 +41,10 @@ SUBJECTS = ("folder", "watch", "tar", "run")
 PHASES = {"starting": b"S", "learning": b"L", "saving": b"C", "evaluating": b"E"}
 FILES = 300
 PER_LIFE = 4
+SLICE = 0.5  # seconds
 QUIET = 20.0  # seconds without a report after which a learner waits for files that do not come
-LONGEST_SITTING = 120.0  # seconds
+LONGEST_SITTING = 120.0  # seconds, counted in waits of POLL seconds
+POLL = 0.01
 
 
 class ReportPhase(Observer):
@@ -152,8 +154,7 @@ class Sitting:
     """A child process that runs a subject in a folder."""
 
     def __init__(self, subject: Subject, out: Path) -> None:
-        self.subject, self.out = subject, out
-        self.started = time.monotonic()
+        self.subject, self.out, self.asked = subject, out, False
         read, write = os.pipe()
         self.child = os.fork()  # torch is imported once
         if self.child == 0:
@@ -184,16 +185,28 @@ class Sitting:
 
     def wait_for(self, phase: bytes, skip: int) -> bool:
         """Wait until the process has reported a phase ``skip`` + 1 times; False if it ends or has nothing to do."""
+        quiet = 0.0
         with selectors.DefaultSelector() as selector:
             selector.register(self.phases, selectors.EVENT_READ)
             while skip >= 0:
-                if not selector.select(QUIET):
+                if selector.select(SLICE):
+                    letter, quiet = os.read(self.phases, 1), 0.0
+                    if not letter:
+                        return False
+                    skip -= letter == phase
+                    continue
+                quiet += SLICE
+                if phase == PHASES["evaluating"]:  # a learner without an end evaluates when it is asked to end
+                    self.ask_to_end()
+                if quiet >= QUIET:
                     return False
-                letter = os.read(self.phases, 1)
-                if not letter:
-                    return False
-                skip -= letter == phase
         return True
+
+    def ask_to_end(self) -> None:
+        """Send SIGTERM, once, to a learner that would wait for ever and has learned everything."""
+        if not (self.subject.ends or self.asked) and identities_of(self.out) == FILES:
+            self.send("SIGTERM", random.Random(0))
+            self.asked = True  # a second SIGTERM would end the process before it has saved
 
     def send(self, name: str, dice: random.Random) -> None:
         with suppress(ProcessLookupError):
@@ -205,18 +218,15 @@ class Sitting:
     def end(self) -> int:
         """Wait for the end; the exit code, negative for a signal. A process that hangs is killed and counts as 99."""
         os.set_blocking(self.phases, False)
-        asked = False  # a second SIGTERM would end the process before it has saved
-        while time.monotonic() - self.started < LONGEST_SITTING:
+        for _ in range(int(LONGEST_SITTING / POLL)):  # not by the clock: both processes may be paused together
             with suppress(BlockingIOError):
                 os.read(self.phases, 65536)  # or the child blocks once the pipe is full
             child, status = os.waitpid(self.child, os.WNOHANG)
             if child:
                 os.close(self.phases)
                 return os.waitstatus_to_exitcode(status)
-            if not (self.subject.ends or asked) and identities_of(self.out) == FILES:
-                os.kill(self.child, signal.SIGTERM)
-                asked = True
-            time.sleep(0.01)
+            self.ask_to_end()
+            time.sleep(POLL)
         os.kill(self.child, signal.SIGKILL)
         os.waitpid(self.child, 0)
         os.close(self.phases)
@@ -280,18 +290,14 @@ def write_images(root: Path) -> tuple[Path, Path]:
 
 
 def main() -> None:
-    arguments = parse_arguments(__doc__, trials=309)
+    arguments = parse_arguments(__doc__, trials=309, subjects=SUBJECTS)
     dice = random.Random(arguments.seed)
     trials = Trials("interruptions")
     with tempfile.TemporaryDirectory(prefix="climb-soak-") as temporary:
         root = Path(temporary)
         folder, shards = write_images(root)
-        subjects = {
-            "folder": learner(folder),
-            "watch": learner(folder, watch=True),
-            "tar": learner(shards, pattern="*.tar"),
-            "run": run(),
-        }
+        every = (learner(folder), learner(folder, watch=True), learner(shards, pattern="*.tar"), run())
+        subjects = {name: each for name, each in zip(SUBJECTS, every, strict=True) if name in arguments.subjects}
         per_signal = -(-arguments.trials // (3 * len(SIGNALS)))  # for each source a third of what `run` gets
         for name, subject in subjects.items():
             whole = root / f"{name}-whole"
@@ -317,7 +323,7 @@ def main() -> None:
                 lives += 1
                 if lives > 10 * arguments.trials:
                     raise SystemExit(f"{name}: {len(pending)} interruptions could not be placed")
-    trials.finish()
+    trials.finish(arguments.out)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -40,10 +41,12 @@ class Trials:
         raise SystemExit(1 if failed or not total else 0)
 
 
-def parse_arguments(description: str | None, *, trials: int) -> argparse.Namespace:
-    """``--trials``, ``--seed`` and ``--out``."""
+def parse_arguments(description: str | None, *, trials: int, subjects: Sequence[str] = ()) -> argparse.Namespace:
+    """``--trials``, ``--seed`` and ``--out``, and ``--subjects`` for a part that has several."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=trials)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="also write the counts here, as JSON")
+    if subjects:
+        parser.add_argument("--subjects", nargs="+", choices=subjects, default=subjects, help="run only these")
     return parser.parse_args()

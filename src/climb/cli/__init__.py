@@ -28,9 +28,19 @@ LESS_MEMORY = (
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    _fill_closed_descriptors()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files or terminals may not be UTF-8
     sys.exit(run_command(sys.argv[1:] if argv is None else argv))
+
+
+def _fill_closed_descriptors() -> None:
+    """Send output to nowhere if it is closed, as by ``>&-``. Otherwise libraries would print into our next file."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def verbs() -> dict[str, Callable[..., None]]:
@@ -52,6 +62,8 @@ def run_command(argv: Sequence[str]) -> int:
         if list(argv) == ["--version"]:
             print(f"climb {__version__}", flush=True)
             return DONE
+        if odd := next((word for word in argv if "\0" in word), None):
+            raise InputError(f"{odd!r} has a null character, which no path and no value may have")
         if argv[:1] != ["run"] and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
             raise InputError("torchrun starts several processes; only 'climb run' trains one learner in all of them")
         from climb.cli.options import names_for_live_streams, names_of, tyro_command

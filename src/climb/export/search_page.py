@@ -12,6 +12,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from climb.arguments import checked
 from climb.errors import InputError
 from climb.export.search import SearchResult
 from climb.files import write_atomic, write_text
@@ -35,6 +36,7 @@ img.small { image-rendering: pixelated; }
 """
 
 
+@checked()
 def write_page(path: str | Path, image: str | Path, results: Sequence[SearchResult]) -> Path:
     """Write a self-contained page with the query and the results, and return its path."""
     path = Path(path).expanduser()
@@ -54,6 +56,7 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
+@checked()
 def copy_found(folder: str | Path, results: Sequence[SearchResult]) -> list[Path]:
     """Copy the results into a folder, named by rank. Images of a memory are written as PNG."""
     folder = Path(folder).expanduser()

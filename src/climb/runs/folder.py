@@ -221,8 +221,8 @@ class RunFolder:
     def sweep(self) -> None:
         """Remove incomplete files of killed processes, which may be large. The caller holds the lock."""
         states = (self.checkpoint_path, self.previous_path)
-        written = (self.config_path, self.model_path, self.memory_path, self.result_path, self.journal.path)
-        for path in (*states, *written):
+        written = (self.config_path, self.model_path, self.memory_path, self.result_path, self.scenario_path)
+        for path in (*states, *written, *self.journal.parts()):
             for left in leftovers(path):
                 left.unlink(missing_ok=True)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -168,7 +169,14 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
         server_header=False,
         lifespan="off",
     )
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    logging.getLogger("uvicorn.error").addFilter(is_own_fault)
+    return server
+
+
+def is_own_fault(record: logging.LogRecord) -> bool:
+    """Whether a log line is not about a client that breaks HTTP while it is answered. Anyone could fill the log so."""
+    return not (record.exc_info and isinstance(record.exc_info[1], h11.LocalProtocolError))
 
 
 def run_server(server: uvicorn.Server, listener: socket.socket) -> None:

@@ -224,6 +224,8 @@ class Session:
 
     def _resume(self) -> None:
         """Load the newest checkpoint that is whole, and cut the journal to it."""
+        if self.group.first and self.folder.choices() != self._stored_choices:
+            raise ClimbError(f"another process has begun {self.folder.path} meanwhile; give the same command again")
         state: dict[str, Any] | None = self.folder.load_checkpoint() if self.group.first else None
         state = self.group.from_first(state)
         if state is not None:
@@ -263,12 +265,13 @@ class Session:
         execution, learner, batches = self.execution, self.config.learner, self.feed.total
         choices: Any = None
         if self.group.first:
+            self._stored_choices = self.folder.choices()
             choices = choose(
                 execution.precision,
                 execution.engine,
                 device=self.device,
                 group=self.group,
-                stored=self.folder.choices(),
+                stored=self._stored_choices,
                 steps=0 if find_method(learner.method).custom_engine else learner.passes * (batches or 0),
                 make=lambda tried: self._build_engine(SINGLE, tried),
             )
