@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
+from itertools import groupby
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ DECLARED = {
     if each.has_option
 }
 """The setting behind each option."""
+OF_STREAM = {each.option for each in settings_of(StreamOptions).values()} - {"manifest"}
+"""The options of scenarios."""
 
 
 def resolve(
@@ -115,9 +118,11 @@ def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if (each := DECLARED.get(name)) is not None and not each.choices:
             check_value(name, given[name], each.hint)
     if "manifest" in given:
-        if clashing := {"tasks", "scenario", "sizes", "cap", "blur"} & given.keys():
+        if clashing := ({"tasks", "scenario"} | OF_STREAM) & given.keys():
             raise InputError(f"--manifest replays a saved scenario: leave out --{', --'.join(sorted(clashing))}")
         given["manifest"] = _read_manifest(given["manifest"])
+    if isinstance(given.get("order"), str | Path):
+        given["order"] = _read_order(given["order"])
     return given
 
 
@@ -197,6 +202,20 @@ def _read_manifest(path: str | Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:  # also files that are not text, and endless brackets
         raise InputError(f"cannot read the scenario {path}: {error}") from error
     return manifest
+
+
+def _read_order(path: str | Path) -> list[list[int | str]]:
+    """The segments of a custom stream: indices, or names if any line is none."""
+    try:
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the order {path}: {error}") from error
+    blocks = [list(block) for filled, block in groupby(lines, key=bool) if filled]
+    if not blocks:
+        raise InputError(f"the order {path} is empty; give an index or a file name of a training image per line")
+    if all(line.isdecimal() for block in blocks for line in block):
+        return [[int(line) for line in block] for block in blocks]
+    return [[*block] for block in blocks]
 
 
 # -- memory budgets ------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ NAMES = {
     "preset": "climb.settings.presets:PRESETS",
     "fault": "climb.settings.presets:FAULTS",
     "dataset": "climb.datasets:names",
-    "scenario": "climb.streams:KINDS",
+    "scenario": "climb.streams:SCENARIOS",
     "tunable": "climb.bench.tuning:tunable",
 }
 """Where the valid names of a kind of setting are listed."""

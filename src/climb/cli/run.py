@@ -76,6 +76,19 @@ MAIN_FILES = ("report.html", "result.json", "accuracy.png", "memory.png", "model
 """The files of a run that are printed at its end, if they exist."""
 
 
+OF_GROUPS = {
+    "random_encoder_accuracy": "random encoder",
+    "continual_accuracy": "CA",
+    "final_accuracy": "FA",
+    "forgetting": "forgetting",
+}
+"""The accuracies of each evaluation group, such as a domain."""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
 def print_result(result: dict[str, Any], folder: Path, *, objective: str) -> None:
     """Print the accuracies, the budget and the folder of a run."""
     from climb.evaluation.metrics import ACCURACIES
@@ -88,6 +101,9 @@ def print_result(result: dict[str, Any], folder: Path, *, objective: str) -> Non
     shown = {key: (each.name, ".2f", each.brief) for key, each in ACCURACIES.items() if each.brief}
     baseline = {"random_encoder_accuracy": shown["random_encoder_accuracy"]}  # first
     print_table(headings, number_rows(networks, baseline | shown), title=title, numbers=(1, len(networks)))
+    if result.get("groups"):
+        rows = [(group["name"], *map(_number, (group[key] for key in OF_GROUPS))) for group in result["groups"]]
+        print_table(("group", *OF_GROUPS.values()), rows, numbers=range(1, 5))
     gain = result["final_accuracy"] - result["random_encoder_accuracy"]
     print(f"FA {result['final_accuracy']:.2f} against {result['random_encoder_accuracy']:.2f}: {gain:+.2f}")
     print(_memory(result))

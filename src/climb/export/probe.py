@@ -21,7 +21,7 @@ from climb.seeds import derive, numpy_generator
 from climb.session.evaluation import NEIGHBOURS
 from climb.session.experiments import manifest_of
 from climb.settings.config import RunConfig
-from climb.streams import Stream, regular
+from climb.streams import Images, Stream, regular
 
 DRAWS = 10
 """Draws of few-shot training images; accuracies are averaged over them."""
@@ -71,10 +71,11 @@ def probe(
         majority_accuracy=100.0 * int((test[1] == commonest).sum()) / len(test[1]),
     )
     if shots is None:  # as in `climb run`, after its last task
-        manifest = manifest_of(run, len(classes)) if run else regular(len(classes), 1, seed=seed)
-        segments = Stream(manifest, train[1].cpu(), test[1].cpu()).segments
-        rows = _take(train, torch.cat([segment.train for segment in segments]))
-        held_out = _take(train, torch.cat([segment.validation for segment in segments]))
+        known = Images(train_labels=train[1].cpu(), test_labels=test[1].cpu(), classes=len(classes))
+        manifest = manifest_of(run, known) if run else regular(len(classes), 1, seed=seed)
+        groups = Stream(manifest, known.train_labels, known.test_labels).groups
+        rows = _take(train, torch.cat([group.train for group in groups]))
+        held_out = _take(train, torch.cat([group.validation for group in groups]))
         scores = [_accuracies(rows, held_out, test, seed=seed)]
     else:
         result |= {"shots": shots, "draws": draws}

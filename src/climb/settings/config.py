@@ -168,9 +168,9 @@ class StreamConfig:
     """The order of the images."""
 
     kind: str = setting("regular", names="scenario", flag="scenario")
-    """Kind of stream."""
+    """Order of the images."""
     tasks: int = setting(20)
-    """Number of tasks; the learner never sees it."""
+    """Number of tasks; the learner never sees it. 0 for a scenario that decides it, such as domain."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the scenario, from `StreamOptions`."""
     manifest: dict[str, Any] | None = None
@@ -187,6 +187,19 @@ class StreamOptions:
     """Most classes of an irregular task."""
     blur: int | None = setting(None)
     """Images on each side of a blurred boundary."""
+    domains: str | None = setting(None)
+    """Order of the domains of a domain stream, such as photo,sketch; others are left out. By default all, by name."""
+    returns: int | None = setting(None, least=1)
+    """How often each task of a recurring stream returns; 1 by default."""
+    return_share: float | None = setting(None, above=0, below=1)
+    """Share of a recurring task's images that arrive in its returns; 0.5 by default."""
+    tasks_by: Literal["class", "domain"] | None = setting(None)
+    """What makes a task of a recurring stream: some classes, or a domain; class by default."""
+    imbalance: float | None = setting(None, least=1)
+    """Size of the largest class of a long-tailed stream relative to the smallest; 100 by default."""
+    order: str | None = setting(None)
+    """File with the order of a custom stream: an index or a file name of a training image per line. An empty line
+    begins a new segment; without one, the list is cut into --tasks segments."""
     manifest: str | None = setting(None)
     """A saved scenario (scenario.json of another run) to replay."""
 

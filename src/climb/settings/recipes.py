@@ -106,3 +106,13 @@ def folder() -> RunConfig:
         stream=StreamConfig(tasks=5),
         learner=LearnerConfig(backbone="resnet18", image_size=64),
     )
+
+
+@recipe
+def domains() -> RunConfig:
+    """Your own images by domain and class (--data FOLDER), one domain after another, ResNet-18 at 64 px."""
+    return RunConfig(
+        data=DataConfig(dataset="domains", image_size=64),
+        stream=StreamConfig(kind="domain", tasks=0),
+        learner=LearnerConfig(backbone="resnet18", image_size=64),
+    )
