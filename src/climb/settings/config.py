@@ -90,6 +90,9 @@ class LearnerConfig:
     """Images of one mini-batch of the stream."""
     replay_batch: int = setting(128, least=1, symbol="b_r")
     """Images replayed in each gradient step; at most half of the capacity."""
+    replay_when_short: Literal["pause", "fill"] = setting("pause", added="pause")
+    """While the memory holds fewer images than one replay batch, after replay has started: "pause" replays none, "fill"
+    replays what is stored and makes up for the missing rows by further steps, so that budgets are equal."""
     passes: int = setting(3, least=1, symbol="n_p")
     """Gradient steps per mini-batch of the stream. Methods with smaller batches take more, for the same budget."""
     lr: float = setting(0.3, above=0, preset=True)
