@@ -49,6 +49,8 @@ class Request:
     """"tiny" rehearses all rows and columns on a few small images."""
     preset: str = "paper"
     """A preset of `climb.settings.presets`."""
+    repeats: int = 0
+    """Runs of each place's first seed that differ only by rounding, for the repeat noise."""
 
     def __post_init__(self) -> None:
         """Reject invalid numbers."""
@@ -56,6 +58,8 @@ class Request:
             raise InputError(f"a stream has at least 1 task; given {tasks}")
         if (seed := min((self.first_seed, *self.seeds))) < 0:
             raise InputError(f"a seed is at least 0; given {seed}")
+        if self.repeats < 0:
+            raise InputError(f"repeats is at least 0; given {self.repeats}")
 
     def chosen_seeds(self, paper: int) -> tuple[int, ...]:
         """The requested seeds, or as many as in the paper. A rehearsal has two at most.
@@ -91,6 +95,8 @@ class Grid:
 
     layout: Layout
     entries: tuple[Entry, ...]
+    repeats: tuple[Entry, ...] = ()
+    """Runs that differ from an entry only by rounding."""
 
     @property
     def name(self) -> str:
@@ -170,7 +176,14 @@ def build_grid(name: str, request: Request) -> Grid:
     # A preset that evaluates teachers evaluates the student of a method without one.
     varies: tuple[Aspect, ...] = ("networks evaluated",) if NETWORK[request.preset] == "teacher" else ()
     layout = replace(layout, rows=rows, columns=tuple(columns.values()), varies=(*layout.varies, *varies))
-    return Grid(layout=layout, entries=tuple(entries))
+    first = {(entry.row, entry.column): entry for entry in reversed(entries)}
+    repeats = [
+        replace(entry, config=replace(entry.config, repeat=repeat))
+        for entry in first.values()
+        if layout.row(entry.row).kind == "method"
+        for repeat in range(1, request.repeats + 1)
+    ]
+    return Grid(layout=layout, entries=tuple(entries), repeats=tuple(repeats))
 
 
 def configure(

@@ -12,7 +12,8 @@ from typing import Any
 from climb.bench.collect import FinishedRun, PlacedRun, find_runs
 from climb.bench.estimate import Clock, say_seconds, work_of
 from climb.bench.executors.job import ERROR_FILE, Job
-from climb.bench.grids import Grid
+from climb.bench.grids import Entry, Grid
+from climb.bench.noise import split_repeats
 from climb.datasets import check_root, fingerprint
 from climb.errors import InputError
 from climb.runs import RunFolder
@@ -118,9 +119,16 @@ class Plan:
 
     def finished(self, grid: Grid) -> dict[str, FinishedRun]:
         """The finished runs of a grid, each once, by configuration hash."""
+        return self._finished(grid.entries)
+
+    def repeats(self, grid: Grid) -> list[list[FinishedRun]]:
+        """The finished runs of a grid that differ only by rounding, in groups."""
+        return split_repeats(self._finished((*grid.entries, *grid.repeats)).values())[1]
+
+    def _finished(self, entries: Iterable[Entry]) -> dict[str, FinishedRun]:
         return {
             key: FinishedRun(path=run.folder, result=run.result, config=to_dict(run.config.resolved()))
-            for key, run in {entry.key: self.runs[entry.key] for entry in grid.entries}.items()
+            for key, run in {entry.key: self.runs[entry.key] for entry in entries}.items()
             if run.result is not None
         }
 
@@ -152,7 +160,8 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = (), d
 
     known = finished_runs(reuse, images)
     runs: dict[str, PlannedRun] = {}
-    for entry in sorted((entry for grid in grids for entry in grid.entries), key=lambda entry: entry.config.seed):
+    entries = [entry for grid in grids for entry in (*grid.entries, *grid.repeats)]
+    for entry in sorted(entries, key=lambda entry: entry.config.seed):
         if (key := entry.key) in runs:
             continue
         folder = out / "runs" / key
@@ -160,6 +169,7 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = (), d
         if (result := result_of(folder)) is None and key in known:
             folder, result = known[key].path, known[key].result
         label = f"{entry.row}, {entry.column}, seed {entry.config.seed}"
+        label += f", repeat {entry.config.repeat}" if entry.config.repeat else ""
         runs[key] = PlannedRun(config=entry.config, folder=folder.absolute(), label=label, result=result)
     return Plan(runs=runs)
 

@@ -28,6 +28,9 @@ class GridOptions:
     """Number of seeds; by default as many as in the paper."""
     first_seed: int = setting(0)
     """First seed, for seeds that are not done yet, or another machine's share."""
+    repeats: int = setting(0, least=0)
+    """Also run the first seed of each method this many times more, with first weights moved by one part in ten million.
+    The table then states the repeat noise and marks differences below it."""
     tasks: tuple[int, ...] = setting(())
     """Only these numbers of tasks, such as 20 50; by default the paper's."""
     scale: Literal["full", "tiny"] = setting("full")

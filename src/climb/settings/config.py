@@ -229,6 +229,9 @@ class RunConfig:
     """Name of the recipe it started from."""
     seed: int = setting(0)
     """Seed of everything random."""
+    repeat: int = setting(0, least=0, flag=False, added=0)
+    """0, or the number of a repeat that differs by rounding alone: its first weights are moved by one part in ten
+    million. Repeats show how far apart runs are for no reason."""
     data: DataConfig = field(default_factory=DataConfig)
     """The images."""
     stream: StreamConfig = field(default_factory=StreamConfig)
