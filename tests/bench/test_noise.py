@@ -23,15 +23,18 @@ from climb.bench.scheduler import publish_each, run_jobs
 from climb.bench.tables import build_table
 from climb.cli import run_command
 from climb.errors import InputError
+from climb.methods import choose_method
 from climb.nets import move_weights
 from climb.session import execute
-from climb.settings.config import Execution, LearnerConfig, RunConfig, from_dict, to_dict
+from climb.settings.config import DataConfig, Execution, LearnerConfig, RunConfig, from_dict, to_dict
 from climb.settings.presets import apply_preset
 
 
 def run(method: str, value: float, *, seed: int = 0, repeat: int = 0) -> FinishedRun:
-    learner = replace(apply_preset(LearnerConfig(), "default"), method=method)
-    config = RunConfig(seed=seed, repeat=repeat, learner=learner)
+    learner = choose_method(apply_preset(LearnerConfig(), "default"), method)
+    config = RunConfig(
+        recipe="cifar100-20", seed=seed, repeat=repeat, data=DataConfig(dataset="cifar100"), learner=learner
+    )
     result = {
         "seed": seed, "tasks": 20, "dataset": "cifar100", "method": method, "preset": "default", "cbp": 1000,
         "final_accuracy": value, "config_hash": config.config_hash(),
@@ -73,8 +76,8 @@ def test_a_table_states_the_noise_and_marks_what_is_below_it() -> None:
     table = build_table(layout, placed, repeats=repeats)
     marked = {row for (row, _, metric), cell in table.cells.items() if metric == "FA" and cell.within_noise}
     assert marked == {"er-fifo"}
-    note = "repeat noise, the standard deviation of runs that differ only by rounding: FA 1.63 (5 runs of 2 configurations)"
-    assert note in table.notes
+    noise = "repeat noise, the standard deviation of runs that differ only by rounding: "
+    assert f"{noise}FA 1.63 (5 runs of 2 configurations)" in table.notes
     assert "~: below the repeat noise of its difference from the best" in table.notes
     for form in FORMATS:
         text = render(table, form)

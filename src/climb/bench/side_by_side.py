@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from climb.bench.layouts import CellKey
+from climb.bench.layouts import CellKey, Metric
+from climb.bench.noise import Noise
 from climb.bench.tables import Cell, Table
 
 
@@ -21,7 +22,9 @@ def side_by_side(tables: Mapping[str, Table]) -> Table:
         return next(iter(tables.values()))
     shapes = [table.layout for table in tables.values()]
     cells: dict[CellKey, Cell] = {}
-    metrics, noise, notes = [], {}, dict[str, list[str]]()
+    metrics: list[Metric] = []
+    noise: dict[str, Noise] = {}
+    notes: dict[str, list[str]] = {}
     for dataset, table in tables.items():
         metrics += [replace(metric, label=f"{dataset} {metric.label}") for metric in table.layout.metrics]
         cells |= {(row, column, f"{dataset} {metric}"): cell for (row, column, metric), cell in table.cells.items()}
