@@ -36,6 +36,7 @@ from climb.settings.config import (
 )
 from climb.settings.fields import sections_of, settings_of
 from climb.settings.presets import FAULTS, NETWORK, apply_preset, learning_rates, with_faults
+from climb.settings.recipes import with_rates
 
 
 def _paths(section: type, *path: str) -> dict[str, tuple[str, ...]]:
@@ -71,8 +72,8 @@ def resolve(
     own_rates: bool = True,
     own_side: Callable[[str], int] | None = None,
 ) -> RunConfig:
-    """The configuration of a run: base, preset, rates of method and objective, given values, faults, budget; in this
-    order.
+    """The configuration of a run: base, preset, rates of method, objective and recipe, given values, faults, budget; in
+    this order.
 
     Args:
         base: a recipe, a size, or a grid's setting.
@@ -98,6 +99,7 @@ def resolve(
         learner = replace(learner, **learning_rates(preset, side))
     if "objective" in given:
         learner = choose_objective(learner, given["objective"])
+    learner = with_rates(learner, config.recipe)
     if "capacity" in given:  # centroids scale with it
         learner = replace(learner, memory=replace(learner.memory, stm_centroids=None, ltm_centroids=None))
     config = replace(config, learner=learner, evaluation=replace(config.evaluation, network=NETWORK[preset]))

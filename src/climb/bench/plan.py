@@ -63,12 +63,15 @@ class Plan:
             check_root(name, execution.data_root)
         return tuple(Job(config=run.config, execution=execution, folder=run.folder, label=run.label) for run in left)
 
-    def describe(self, device: str, *, parallel: int | None = None) -> str:
+    def describe(
+        self, device: str, *, parallel: int | None = None, timed: Callable[[RunConfig], float | None] | None = None
+    ) -> str:
         """The plan in a line: runs, images, expected time.
 
         Args:
             device: "cpu" or "cuda".
             parallel: runs that proceed at full speed at once; None if a cluster decides.
+            timed: gives the seconds of a run whose method has no finished run, from a few steps on this machine.
         """
         left = [run.config for run in self.runs.values() if run.result is None]
         counts = Counter(run.status for run in self.runs.values())
@@ -81,7 +84,8 @@ class Plan:
         if len(works) < len(left):
             return f"{text}; the number of images is not known before they are read"
         text += f": {sum(work.stream_images for work in works):,} stream images"
-        clock = Clock(device, [(run.config, run.result) for run in self.runs.values() if run.result is not None])
+        known_runs = [(run.config, run.result) for run in self.runs.values() if run.result is not None]
+        clock = Clock(device, known_runs, timed)
         seconds = [known for config in left if (known := clock.seconds(config)) is not None]
         untimed = _methods(config for config in left if clock.seconds(config) is None)
         unknown = f"{untimed}: only a run shows how much it trains"
@@ -93,6 +97,8 @@ class Plan:
             text += f", {sum(passes):,} backward passes" + (f", not counting {uncounted}" if uncounted else "")
         time = say_seconds(max(sum(seconds) / (parallel or 1), *seconds))  # one run never uses two devices
         basis = "from finished runs" if clock.measured else "a rough guess"
+        if timed is not None:
+            basis = "from finished runs and a few steps" if clock.measured else "from a few steps on this machine"
         basis += f", without {unknown}" if untimed else ""
         return f"{text}; about {time}{'' if parallel else ' of device time'} on {device} ({basis})"
 

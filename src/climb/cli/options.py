@@ -130,6 +130,7 @@ NAMES = {
     "fault": "climb.settings.presets:FAULTS",
     "dataset": "climb.datasets:names",
     "scenario": "climb.streams:SCENARIOS",
+    "recipe": "climb.settings.recipes:RECIPES",
     "tunable": "climb.bench.tuning:tunable",
 }
 """Where the valid names of a kind of setting are listed."""
