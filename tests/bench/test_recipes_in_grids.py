@@ -45,7 +45,7 @@ def test_sizes_of_memories_are_scaled() -> None:
 def test_a_recipe_of_domains_keeps_its_stream() -> None:
     grid = build_grid("table-ablation", Request(recipe="domains", seeds=(0,)))
     assert grid.layout.columns == ("domain",)
-    assert {entry.config.stream for entry in grid.entries} == {StreamConfig(kind="domain", tasks=0)}
+    assert all(entry.config.stream == StreamConfig(kind="domain", tasks=0) for entry in grid.entries)
     with pytest.raises(InputError, match="recipe domains has a domain stream; leave --tasks out"):
         build_grid("table-ablation", Request(recipe="domains", tasks=(5,)))
 
@@ -69,7 +69,7 @@ def test_rates_of_a_recipe_multiply_those_of_methods() -> None:
 
         assert get_recipe("slow-recipe").learner.lr == pytest.approx(0.03)
         config = experiment("slow-recipe", method="cla-r")
-        assert config.learner.lr == pytest.approx(0.1 * experiment("demo", method="cla-r", lr=None).learner.lr / 1.0)
+        assert config.learner.lr == pytest.approx(0.1 * experiment("cifar100-20", method="cla-r").learner.lr)
         assert experiment("slow-recipe", lr=0.2).learner.lr == 0.2
         assert resolve(config, {}).config_hash() == config.config_hash()
         assert get_recipe("cifar100-20").learner.lr == 0.3

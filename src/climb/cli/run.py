@@ -80,7 +80,7 @@ def _print_means(folders: Sequence[Path]) -> None:
     from climb.cli.pages import print_filled
 
     layout, placed = own_layout(find_runs(folders))
-    print_filled(build_table(layout, placed))
+    print_filled(build_table(layout, placed, mix=True))  # seeds may start to replay at different mini-batches
 
 
 def _name(recipe: str, options: dict[str, Any]) -> str:
