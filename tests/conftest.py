@@ -73,8 +73,9 @@ def scoped_registries() -> Iterator[None]:
     from climb.methods import METHODS, OBJECTIVES
     from climb.nets import BACKBONES
     from climb.sources.source import SOURCES
+    from climb.streams import SCENARIOS
 
-    parts = (METHODS, OBJECTIVES, BACKBONES, MEMORIES, BATCH_RULES, ALIGNMENTS, POLICIES, DATASETS, SOURCES)
+    parts = (METHODS, OBJECTIVES, BACKBONES, MEMORIES, BATCH_RULES, ALIGNMENTS, POLICIES, DATASETS, SOURCES, SCENARIOS)
     with ExitStack() as stack:
         for registry in parts:
             stack.enter_context(registry.scoped())

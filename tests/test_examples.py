@@ -24,7 +24,11 @@ REGISTERED = {
     "own_method": ("minred-targets", "StoredTargets"),
 }
 """The method that an example registers, and one of its parts."""
-OPTIONS = {"own_network": ("--backbone", "two-layers"), "own_views": ("--views", "drawings")}
+OPTIONS = {
+    "own_network": ("--backbone", "two-layers"),
+    "own_views": ("--views", "drawings"),
+    "own_scenario": ("--scenario", "rare-last"),
+}
 """The option that takes the part of an example without a method, and its name."""
 
 
@@ -60,8 +64,9 @@ def test_a_command_imports_it(name: str, registries: None, capsys: pytest.Captur
     assert "2 runs (0 done), 2 to do" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("verb", ["run", "learn"])
+@pytest.mark.parametrize(
+    ("verb", "name"), [*(("run", name) for name in OPTIONS), ("learn", "own_network"), ("learn", "own_views")]
+)
 def test_a_part_without_a_method_is_an_option(verb: str, name: str, registries: None, tmp_path: Path) -> None:
     for number in range(12):
         pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)

@@ -74,8 +74,8 @@ climb.serve: found>discovery tail>journal_tail watched>watched_run
 climb.sources > climb.images: decode memory_needed>decode tree>find
 climb.sources: address>open at_hand>in_memory identity>item iterable>in_memory standard_input>folder
 climb.state > climb: tree>state
-climb.streams: batch>stream blurring>stream even_sizes>scenarios held_out>stream labels>stream listing>manifest
-climb.streams: released_sizes>scenarios segment>stream uniform_sizes>scenarios whole_number>manifest
+climb.streams: batch>stream blurring>stream even_sizes>sizes held_out>stream labels>stream listing>manifest
+climb.streams: released_sizes>sizes segment>stream uniform_sizes>sizes whole_number>manifest
 """)
 """Old path of a module to its new one. A submodule of an old path needs an entry only if it was renamed as well."""
 

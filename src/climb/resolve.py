@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
+from itertools import groupby
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from climb.settings.config import (
 )
 from climb.settings.fields import sections_of, settings_of
 from climb.settings.presets import ADAPT, FAULTS, NETWORK, apply_preset, learning_rates, with_faults
+from climb.settings.recipes import with_rates
 
 
 def _paths(section: type, *path: str) -> dict[str, tuple[str, ...]]:
@@ -62,6 +64,8 @@ DECLARED = {
     if each.has_option
 }
 """The setting behind each option."""
+OF_STREAM = {each.option for each in settings_of(StreamOptions).values()} - {"manifest"}
+"""The options of scenarios."""
 
 
 def resolve(
@@ -71,8 +75,8 @@ def resolve(
     own_rates: bool = True,
     own_side: Callable[[str], int] | None = None,
 ) -> RunConfig:
-    """The configuration of a run: base, preset, rates of method and objective, given values, faults, budget; in this
-    order.
+    """The configuration of a run: base, preset, rates of method, objective and recipe, given values, faults, budget; in
+    this order.
 
     Args:
         base: a recipe, a size, or a grid's setting.
@@ -103,6 +107,7 @@ def resolve(
         learner = replace(learner, **learning_rates(preset, side))
     if "objective" in given:
         learner = choose_objective(learner, given["objective"])
+    learner = with_rates(learner, config.recipe)
     if "capacity" in given:  # centroids scale with it
         learner = replace(learner, memory=replace(learner.memory, stm_centroids=None, ltm_centroids=None))
     config = replace(config, learner=learner, evaluation=replace(config.evaluation, network=NETWORK[preset]))
@@ -147,9 +152,11 @@ def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if (each := DECLARED.get(name)) is not None and not each.choices:
             check_value(name, given[name], each.hint)
     if "manifest" in given:
-        if clashing := {"tasks", "scenario", "sizes", "cap", "blur"} & given.keys():
+        if clashing := ({"tasks", "scenario"} | OF_STREAM) & given.keys():
             raise InputError(f"--manifest replays a saved scenario: leave out --{', --'.join(sorted(clashing))}")
         given["manifest"] = _read_manifest(given["manifest"])
+    if isinstance(given.get("order"), str | Path):
+        given["order"] = _read_order(given["order"])
     return given
 
 
@@ -233,6 +240,20 @@ def _read_manifest(path: str | Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:  # also files that are not text, and endless brackets
         raise InputError(f"cannot read the scenario {path}: {error}") from error
     return manifest
+
+
+def _read_order(path: str | Path) -> list[list[int | str]]:
+    """The segments of a custom stream: indices, or names if any line is none."""
+    try:
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the order {path}: {error}") from error
+    blocks = [list(block) for filled, block in groupby(lines, key=bool) if filled]
+    if not blocks:
+        raise InputError(f"the order {path} is empty; give an index or a file name of a training image per line")
+    if all(line.isdecimal() for block in blocks for line in block):
+        return [[int(line) for line in block] for block in blocks]
+    return [[*block] for block in blocks]
 
 
 # -- memory budgets ------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from climb.bench.collect import value_at
 from climb.bench.layouts import Layout, Metric, RowSpec, find_layout
 from climb.bench.statistics import Comparison, hedges_g, sample_of
-from climb.bench.tables import PlacedRun, build_table, value_at
+from climb.bench.tables import PlacedRun, build_table
 from climb.errors import InputError
 
 LAYOUT = Layout(

@@ -11,7 +11,7 @@ from climb.errors import InputError
 
 
 def test_every_name_has_one_line() -> None:
-    assert {"synthetic", "cifar100", "cifar10", "tiny-imagenet", "imagenet100", "folder"} == set(names())
+    assert {"synthetic", "cifar100", "cifar10", "tiny-imagenet", "imagenet100", "folder", "domains"} == set(names())
     assert all(line and "\n" not in line for line in names().values())
 
 
@@ -24,7 +24,7 @@ def test_load_is_the_function_of_that_name() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("cifar", {}, "unknown dataset 'cifar'; did you mean 'cifar10.*'. Allowed: cifar10, cifar100, folder"),
+        ("cifar", {}, "unknown dataset 'cifar'; did you mean 'cifar10.*'. Allowed: cifar10, cifar100, domains, folder"),
         (
             "synthetic",
             {"clases": 3},

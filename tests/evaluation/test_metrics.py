@@ -7,6 +7,7 @@ import pytest
 
 from climb.errors import InputError
 from climb.evaluation import (
+    by_task,
     continual_accuracy,
     continual_accuracy_all,
     final_accuracy,
@@ -122,7 +123,33 @@ def test_bad_input_is_rejected(matrix: list[list[float]], counts: list[int] | No
 
 
 def test_a_summary_needs_one_up_to_accuracy_per_task() -> None:
-    with pytest.raises(InputError, match="upto has 2 values for 3 tasks"):
+    with pytest.raises(InputError, match="upto has 2 values for 3 segments"):
         summarize(MATRIX, [1.0, 2.0], COUNTS, upto_per_image=[1.0, 2.0, 3.0])
-    with pytest.raises(InputError, match="upto_per_image has 1 values for 3 tasks"):
+    with pytest.raises(InputError, match="upto_per_image has 1 values for 3 segments"):
         summarize(MATRIX, [1.0, 2.0, 3.0], COUNTS, upto_per_image=[1.0])
+
+
+RETURNING = [[50, 10, 10], [40, 60, 10], [45, 50, 70], [60, 45, 60]]
+"""Task 0 returns in the last of four segments."""
+
+
+def test_tasks_that_return() -> None:
+    shown = [[0], [1], [2], [0]]
+    assert final_accuracy(RETURNING, shown=shown) == 55
+    assert continual_accuracy(RETURNING, shown=shown) == pytest.approx((50 + 50 + 55 + 55) / 4)
+    assert forward_accuracy(RETURNING, shown=shown) == 10
+    assert forgetting(RETURNING, shown=shown) == (15 + 10) / 2  # task 0 has just been shown
+    each = by_task(RETURNING, shown)
+    assert [own["final_accuracy"] for own in each] == [60, 45, 60]
+    assert [own["continual_accuracy"] for own in each] == [48.75, pytest.approx(155 / 3), 65]
+    assert [own["forgetting"] for own in each] == [None, 15, 10]
+    several = [[0, 1], [2]]
+    assert continual_accuracy([[50, 10, 10], [40, 60, 20]], shown=several) == (30 + 40) / 2
+    assert forgetting([[50, 10, 10], [40, 60, 20]], shown=several) == -20
+    assert forward_accuracy([[50, 10, 10]], shown=[[0, 1, 2]]) is None
+
+
+@pytest.mark.parametrize("shown", [None, [[0], [1], [2]], [[0], [1], [1], [0]], [[0], [1], [2], [3]]])
+def test_segments_that_do_not_fit_the_matrix_are_refused(shown: list[list[int]] | None) -> None:
+    with pytest.raises(InputError, match="the accuracy matrix"):
+        final_accuracy(RETURNING, shown=shown)

@@ -106,7 +106,7 @@ def test_validation_accuracy_is_of_held_out_images_and_blind_to_test_images(make
     run.data.test.labels.zero_()
     assert run.evaluator.rows(run.engine, after=1) != accuracies
     assert run.evaluator.final_probes(run.engine)["validation_accuracy"] == before
-    held_out = torch.cat([segment.validation for segment in run.evaluator.segments])
+    held_out = torch.cat([group.validation for group in run.evaluator.groups])
     run.data.train.labels.zero_()
     assert run.evaluator.final_probes(run.engine)["validation_accuracy"] == 100
     run.data.train.labels[held_out] = 1
@@ -124,7 +124,7 @@ def test_the_other_probes_see_trained_images_and_at_most_fifty_neighbours(
         run.evaluator.encoded(run.engine, run.engine.parts.teacher, split.images)
         for split in (run.data.train, run.data.test)
     )
-    rows = torch.cat([segment.train for segment in run.evaluator.segments])
+    rows = torch.cat([group.train for group in run.evaluator.groups])
     known = (train[rows], run.data.train.labels[rows], test, run.data.test.labels)
     found = run.evaluator.final_probes(run.engine)
     assert found["knn_accuracy"] == knn_accuracy(*known, k=neighbours)
@@ -139,7 +139,7 @@ def test_of_the_other_probes_only_those_asked_for_are_taken(probe: str, make_con
 
 def test_where_no_image_is_held_out_there_is_no_validation_accuracy(make_config: Make, tmp_path: Path) -> None:
     run = start(make_config(data={"options": {"classes": 4, "train_per_class": 4, "test_per_class": 4}}))
-    assert not any(len(segment.validation) for segment in run.evaluator.segments)
+    assert not any(len(group.validation) for group in run.evaluator.groups)
     assert run.evaluator.final_probes(run.engine) == {}
 
 

@@ -60,7 +60,7 @@ def test_lists_become_tuples_so_that_manifests_compare_and_hash() -> None:
         ({"kind": "blured"}, "did you mean 'blurred'"),
         ({"kind": 3}, "unknown kind of stream '3'"),
         ({"sed": 1}, "unknown key in the manifest 'sed'; did you mean 'seed'"),
-        ({"format_version": 2, "novelty": 1}, "format_version 2, .* reads up to 1"),
+        ({"format_version": 3, "novelty": 1}, "format_version 3, .* reads up to 2"),
         ({"format_version": 0}, "format_version must be 1 or more"),
         ({"format_version": "1"}, "format_version must be a whole number"),
         ({"tasks": []}, "tasks is empty"),

@@ -46,7 +46,7 @@ def test_invariants_of_shuffled_streams(
     assert {len(batch.indices) for batch in batches} == {size}
     assert {(batch.indices.dtype, batch.indices.device.type) for batch in batches} == {(torch.int64, "cpu")}
     # Whole epochs over the training images: no held-out image arrives, and counts differ by at most one.
-    trained = {index for segment in stream.segments for index in segment.train.tolist()}
+    trained = {index for group in stream.groups for index in group.train.tolist()}
     indices = arrived(stream, size, count)
     assert set(indices) <= trained
     for first in range(0, len(indices), len(trained)):

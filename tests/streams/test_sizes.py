@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from climb.errors import InputError
-from climb.streams.scenarios import count_compositions, even_sizes, released_sizes, uniform_sizes
+from climb.streams.sizes import count_compositions, even_sizes, released_sizes, uniform_sizes
 
 
 @given(parts=st.integers(1, 60), extra=st.integers(0, 200))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from climb.bench.collect import FinishedRun, PlacedRun, named_settings, recipe_differences
 from climb.bench.layouts import CLIMB_CHOICES, LAYOUTS, PER_IMAGE, USUAL_METRICS, Layout, RowSpec, Settings, method_row
@@ -26,17 +27,39 @@ def place(layout: Layout, runs: Sequence[FinishedRun]) -> tuple[list[PlacedRun],
     placed: list[PlacedRun] = []
     rest: list[FinishedRun] = []
     for run in runs:
-        column = f"{run.result['tasks']} tasks"
-        preset = apply_preset(LearnerConfig(), run.config["learner"]["preset"])
-        faults = {f"learner.{field}": getattr(preset, field) for fields in FAULTS.values() for field in fields}
-        rows = [
-            row.label
-            for row in layout.rows
-            if row.method == run.result["method"] and _has(run, {**faults, **layout.where, **row.where})
-        ]
+        column, rows = _column(run), _rows(layout, run)
         placed += [run.at(row, column) for row in rows if column in layout.columns]
         rest += [] if rows and column in layout.columns else [run]
     return placed, rest
+
+
+def extended(layout: Layout, runs: Sequence[FinishedRun]) -> Layout:
+    """The layout with a row for each further method, and a column for each other number of tasks, of these runs.
+
+    Runs with other settings than all runs of the table, such as another kind of stream, get no place.
+    """
+    fitting = [run for run in runs if _has(run, {**_no_faults(run), **layout.where})]
+    known = {row.method for row in layout.rows}
+    added = dict.fromkeys(run.result["method"] for run in fitting if run.result["method"] not in known)
+    rows = (*layout.rows, *(method_row(method, label=method, where={}) for method in added))
+    columns = dict.fromkeys([*layout.columns, *(_column(run) for run in fitting)])
+    return replace(layout, rows=rows, columns=tuple(sorted(columns, key=lambda label: int(label.split()[0]))))
+
+
+def _column(run: FinishedRun) -> str:
+    return f"{run.result['tasks']} task{'s' * (run.result['tasks'] != 1)}"
+
+
+def _rows(layout: Layout, run: FinishedRun) -> list[str]:
+    """The labels of the rows to which a run belongs."""
+    same = (row for row in layout.rows if row.method == run.result["method"])
+    return [row.label for row in same if _has(run, {**_no_faults(run), **layout.where, **row.where})]
+
+
+def _no_faults(run: FinishedRun) -> Settings:
+    """The settings behind faults of the released code, as the preset of a run has them."""
+    preset = apply_preset(LearnerConfig(), run.config["learner"]["preset"])
+    return {f"learner.{field}": getattr(preset, field) for fields in FAULTS.values() for field in fields}
 
 
 def fitting_layout(runs: Sequence[FinishedRun]) -> Layout:
@@ -70,6 +93,7 @@ def own_layout(runs: Sequence[FinishedRun]) -> tuple[Layout, list[PlacedRun]]:
         kind = named_settings(run.config).get("stream.kind")
         kinds.add(kind)
         column = f"{run.result['tasks']} {'' if kind in ('regular', None) else kind + ' '}tasks"
+        column += _stream_options(run, runs)
         column = f"{run.result['dataset']}, {column}" if len(datasets) > 1 else column
         columns[column] = run.result["tasks"]
         placed.append(run.at(label, column))
@@ -82,6 +106,15 @@ def own_layout(runs: Sequence[FinishedRun]) -> tuple[Layout, list[PlacedRun]]:
         metrics=(*USUAL_METRICS, *(PER_IMAGE if kinds != {"regular"} else ())),
     )
     return layout, placed
+
+
+def _stream_options(run: FinishedRun, runs: Sequence[FinishedRun]) -> str:
+    """The options of a run's scenario in which the runs of its kind differ: ", domains photo,sketch"."""
+    kind = run.config["stream"]["kind"]
+    options = [other.config["stream"].get("options", {}) for other in runs if other.config["stream"]["kind"] == kind]
+    differing = {name for own in options for name in own if len({str(other.get(name)) for other in options}) > 1}
+    own = run.config["stream"].get("options", {})
+    return "".join(f", {name} {own[name]}" for name in sorted(differing - {"order"}) if own.get(name) is not None)
 
 
 def _base_names(runs: Sequence[FinishedRun]) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from climb.augment import POLICIES
+from climb.bench.layouts import Metric
 from climb.errors import InputError
 from climb.files import files_below
 from climb.methods import find_objective
@@ -35,6 +37,8 @@ class PlacedRun:
     """Its ``result.json``: one seed."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """Its configuration, as in ``config.json`` under ``config``."""
+    path: Path | None = None
+    """Its folder, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +52,7 @@ class FinishedRun:
 
     def at(self, row: str, column: str) -> PlacedRun:
         """The run at a place of a table."""
-        return PlacedRun(row=row, column=column, result=self.result, config=self.config)
+        return PlacedRun(row=row, column=column, result=self.result, config=self.config, path=self.path)
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[FinishedRun]:
@@ -101,6 +105,16 @@ def lookup(data: Mapping[str, Any], name: str) -> Any:
     for key in name.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+def value_at(result: Mapping[str, Any], metric: Metric) -> float | None:
+    """The metric of a result, or None if the run lacks it.
+
+    >>> value_at({"seconds": {"train": 7200}}, Metric(key="seconds.train", label="hours", scale=1 / 3600))
+    2.0
+    """
+    value = lookup(result, metric.key)
+    return None if value is None or not math.isfinite(value) else float(value) * metric.scale
 
 
 def flattened(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

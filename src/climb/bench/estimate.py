@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -42,6 +42,12 @@ class Work:
     stream_images: int
     backward_passes: int | None
     """None for a method with its own engine: only a run shows how much it trains."""
+    forward_images: int
+    """Images embedded for the evaluations, and by memories that embed again."""
+    train_images: int
+    """Training images of the probes."""
+    evaluations: int
+    """Probes, or pairs of them: before the first task, after each, and at the end."""
     seconds: float
     """On one device, from the table above. With an own engine, only a unit for the times of its finished runs."""
 
@@ -66,11 +72,19 @@ def work_of(config: RunConfig, device: str) -> Work | None:
     backward = VIEWS * steps * (learner.stream_batch + learner.replay_batch)
     networks = 2 if evaluation.network == "both" else 1
     # After each task, before the first, other probes.
-    forward = (config.stream.tasks + 2) * networks * (train + test) + reembedded(learner, stream)
+    evaluations = (max(1, config.stream.tasks) + 2) * networks  # 0 tasks: the scenario decides
+    forward = evaluations * (train + test) + reembedded(learner, stream)
     rate = PIXELS_PER_SECOND.get((device, learner.backbone), DEFAULT_RATE.get(device, DEFAULT_RATE["cpu"]))
     seconds = OVERHEAD + (backward + forward / 3) * learner.image_size**2 / rate
     custom = find_method(learner.method).custom_engine
-    return Work(stream_images=stream, backward_passes=None if custom else backward, seconds=seconds)
+    return Work(
+        stream_images=stream,
+        backward_passes=None if custom else backward,
+        forward_images=forward,
+        train_images=stream,
+        evaluations=evaluations,
+        seconds=seconds,
+    )
 
 
 def reembedded(learner: LearnerConfig, stream_images: int) -> int:
@@ -90,10 +104,21 @@ class Clock:
     """Expected seconds of a run, corrected by finished runs: those of the same method if any, else of all methods.
 
     A method with its own engine is timed by its own finished runs only, and does not correct other methods.
+
+    Args:
+        device: "cpu" or "cuda".
+        finished: configurations and results of finished runs.
+        timed: gives the seconds of a run from a few steps; asked if no run of its method has finished.
     """
 
-    def __init__(self, device: str, finished: Iterable[tuple[RunConfig, Mapping[str, Any]]] = ()) -> None:
+    def __init__(
+        self,
+        device: str,
+        finished: Iterable[tuple[RunConfig, Mapping[str, Any]]] = (),
+        timed: Callable[[RunConfig], float | None] | None = None,
+    ) -> None:
         self.device = device
+        self._timed = timed
         self._all: list[float] = []  # measured seconds relative to those of `work_of`
         self._by_method: dict[str, list[float]] = defaultdict(list)
         for config, result in finished:
@@ -110,6 +135,8 @@ class Clock:
         work, own = work_of(config, self.device), self._by_method.get(config.learner.method)
         if work is None or (work.backward_passes is None and not own):
             return None
+        if not own and self._timed is not None and (seconds := self._timed(config)) is not None:
+            return seconds
         return work.seconds * median(own or self._all or [1.0])
 
 

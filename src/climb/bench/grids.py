@@ -16,6 +16,7 @@ from climb.methods import check_config, find_method
 from climb.resolve import PATHS, resolve, with_settings
 from climb.settings.config import DataConfig, EvaluationConfig, LearnerConfig, MemoryConfig, RunConfig, StreamConfig
 from climb.settings.presets import NETWORK
+from climb.settings.recipes import get_recipe
 
 IID_TASKS = 20
 """Evaluations of the i.i.d. bound at most. It has no tasks: one run serves every column."""
@@ -37,6 +38,8 @@ class Request:
 
     dataset: str = "cifar100"
     """Name of the dataset (``climb data``)."""
+    recipe: str | None = None
+    """A named experiment in place of the dataset and the paper's network, memory and budget."""
     methods: tuple[str, ...] = ()
     """Only these methods; by default the paper's rows."""
     seeds: tuple[int, ...] = ()
@@ -49,6 +52,8 @@ class Request:
     """"tiny" rehearses all rows and columns on a few small images."""
     preset: str = "paper"
     """A preset of `climb.settings.presets`."""
+    repeats: int = 0
+    """Runs of each place's first seed that differ only by rounding, for the repeat noise."""
 
     def __post_init__(self) -> None:
         """Reject invalid numbers."""
@@ -56,6 +61,8 @@ class Request:
             raise InputError(f"a stream has at least 1 task; given {tasks}")
         if (seed := min((self.first_seed, *self.seeds))) < 0:
             raise InputError(f"a seed is at least 0; given {seed}")
+        if self.repeats < 0:
+            raise InputError(f"repeats is at least 0; given {self.repeats}")
 
     def chosen_seeds(self, paper: int) -> tuple[int, ...]:
         """The requested seeds, or as many as in the paper. A rehearsal has two at most.
@@ -91,6 +98,8 @@ class Grid:
 
     layout: Layout
     entries: tuple[Entry, ...]
+    repeats: tuple[Entry, ...] = ()
+    """Runs that differ from an entry only by rounding."""
 
     @property
     def name(self) -> str:
@@ -157,12 +166,19 @@ def build_grid(name: str, request: Request) -> Grid:
     tasks = tuple(dict.fromkeys(request.tasks)) or tuple(int(label.split()[0]) for label in layout.columns)
     entries = []
     columns = {number: f"{number} task{'s' if number > 1 else ''}" for number in tasks}
+    recipe = None if request.recipe is None else get_recipe(request.recipe, preset=request.preset)
+    own_stream = recipe is not None and recipe.stream.kind not in ("regular", "irregular")
+    if recipe is not None and own_stream:
+        if request.tasks:
+            raise InputError(f"recipe {request.recipe} has a {recipe.stream.kind} stream; leave --tasks out")
+        tasks = (recipe.stream.tasks,)
+        columns = {recipe.stream.tasks: recipe.stream.kind}
     for row in rows:
         where, bound = {**layout.where}, find_method(row.method).uses("batch", IidChunks)
-        if bound:
+        if bound or own_stream:
             where.pop("stream.kind", None)  # no tasks, so no irregular ones
         for number, seed in product(tasks, request.chosen_seeds(layout.seeds)):
-            own = min(IID_TASKS, max(tasks)) if bound else number
+            own = min(IID_TASKS, max(tasks)) if bound and not own_stream else number
             config = configure(request, row, seed=seed, tasks=own, where=where)
             entries.append(Entry(row=row.label, column=columns[number], config=config))
     for learner in {entry.config.learner for entry in entries}:
@@ -170,7 +186,17 @@ def build_grid(name: str, request: Request) -> Grid:
     # A preset that evaluates teachers evaluates the student of a method without one.
     varies: tuple[Aspect, ...] = ("networks evaluated",) if NETWORK[request.preset] == "teacher" else ()
     layout = replace(layout, rows=rows, columns=tuple(columns.values()), varies=(*layout.varies, *varies))
-    return Grid(layout=layout, entries=tuple(entries))
+    if recipe is not None and (capacity := recipe.learner.memory.capacity) != PAPER_MEMORY.capacity:
+        scaled = f"recipe {request.recipe}: sizes of memories are the paper's times {capacity}/{PAPER_MEMORY.capacity}"
+        layout = replace(layout, note="; ".join(filter(None, [layout.note, scaled])))
+    first = {(entry.row, entry.column): entry for entry in reversed(entries)}
+    repeats = [
+        replace(entry, config=replace(entry.config, repeat=repeat))
+        for entry in first.values()
+        if layout.row(entry.row).kind == "method"
+        for repeat in range(1, request.repeats + 1)
+    ]
+    return Grid(layout=layout, entries=tuple(entries), repeats=tuple(repeats))
 
 
 def configure(
@@ -188,9 +214,9 @@ def configure(
     >>> configure(Request(), seed=0, tasks=20).learner.memory.short_term
     100
     """
-    config = _tiny(request, tasks) if request.scale == "tiny" else _full(request, tasks)
+    config = _base(request, tasks)
     settings = {**(where or {}), **row.where}
-    values = {OPTIONS[name]: _scaled(request, name, value) for name, value in settings.items()}
+    values = {OPTIONS[name]: _scaled(config.learner, name, value) for name, value in settings.items()}
     asked = {"preset": request.preset, "objective": "simclr", **values, "method": row.method}
     config = resolve(config, {name: asked[name] for name in ("preset", "objective", "method")}, own_rates=row.own_rates)
     # Afterwards, because `resolve` scales the centroids with a given capacity.
@@ -214,11 +240,26 @@ def chosen_rows(request: Request, layout: Layout) -> tuple[RowSpec, ...]:
     return (*kept, *(method_row(name, label=name, where={}) for name in added))
 
 
+def _base(request: Request, tasks: int) -> RunConfig:
+    """Dataset, stream, network and sizes of a grid's runs, before rows and presets."""
+    if request.scale == "tiny":
+        return _tiny(request, tasks)
+    if request.recipe is None:
+        return _full(request, tasks)
+    config = get_recipe(request.recipe, preset=request.preset)
+    _check_tasks(config.data.dataset, tasks)
+    return replace(config, stream=replace(config.stream, tasks=tasks))
+
+
+def _check_tasks(dataset: str, tasks: int) -> None:
+    classes = DATASET_SIZES.get(dataset, (tasks,))[0]
+    if tasks > classes:
+        raise InputError(f"{dataset} has {classes} classes, and a task at least one; given {tasks} tasks")
+
+
 def _full(request: Request, tasks: int) -> RunConfig:
     side = own_image_size(request.dataset)
-    classes = DATASET_SIZES.get(request.dataset, (tasks,))[0]
-    if tasks > classes:
-        raise InputError(f"{request.dataset} has {classes} classes, and a task at least one; given {tasks} tasks")
+    _check_tasks(request.dataset, tasks)
     return RunConfig(
         recipe=f"{request.dataset}-{tasks}",
         data=DataConfig(dataset=request.dataset),
@@ -238,10 +279,12 @@ def _tiny(request: Request, tasks: int) -> RunConfig:
     )
 
 
-def _scaled(request: Request, name: str, value: Any) -> Any:
-    """A setting at the requested scale: a rehearsal has smaller memories."""
+def _scaled(learner: LearnerConfig, name: str, value: Any) -> Any:
+    """A setting at the scale of a learner: sizes of memories in proportion to those of its own."""
     field = name.removeprefix("learner.memory.")
-    if request.scale == "full" or name == field or not isinstance(value, int):
+    if name == field or not isinstance(value, int):
         return value
-    least = 32 if field == "capacity" else 1  # twice the replay batch
-    return max(least, round(value * getattr(TINY_MEMORY, field) / getattr(PAPER_MEMORY, field)))
+    memory = learner.memory
+    own = {"stm_centroids": memory.short_term, "ltm_centroids": memory.long_term}
+    least = 2 * learner.replay_batch if field == "capacity" else 1
+    return max(least, round(value * own.get(field, getattr(memory, field)) / getattr(PAPER_MEMORY, field)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -269,6 +269,17 @@ def find_layout(name: str) -> Layout:
     ['Anchor', 'Selective']
     """
     return find_named("layout", name, LAYOUTS)
+
+
+def with_upto(layout: Layout) -> Layout:
+    """The layout with CA up-to, if it has CA.
+
+    >>> [metric.label for metric in with_upto(find_layout("table-ablation")).metrics]
+    ['CA', 'FA', 'CA up-to']
+    """
+    if CA not in layout.metrics or CA_UPTO in layout.metrics:
+        return layout
+    return replace(layout, metrics=(*layout.metrics, CA_UPTO))
 
 
 def method_row(method: str, *, label: str, where: Settings) -> RowSpec:

@@ -12,7 +12,8 @@ from typing import Any
 from climb.bench.collect import FinishedRun, PlacedRun, find_runs
 from climb.bench.estimate import Clock, say_seconds, work_of
 from climb.bench.executors.job import ERROR_FILE, Job
-from climb.bench.grids import Grid
+from climb.bench.grids import Entry, Grid
+from climb.bench.noise import split_repeats
 from climb.datasets import check_root, fingerprint
 from climb.errors import InputError
 from climb.runs import RunFolder
@@ -62,12 +63,15 @@ class Plan:
             check_root(name, execution.data_root)
         return tuple(Job(config=run.config, execution=execution, folder=run.folder, label=run.label) for run in left)
 
-    def describe(self, device: str, *, parallel: int | None = None) -> str:
+    def describe(
+        self, device: str, *, parallel: int | None = None, timed: Callable[[RunConfig], float | None] | None = None
+    ) -> str:
         """The plan in a line: runs, images, expected time.
 
         Args:
             device: "cpu" or "cuda".
             parallel: runs that proceed at full speed at once; None if a cluster decides.
+            timed: gives the seconds of a run whose method has no finished run, from a few steps on this machine.
         """
         left = [run.config for run in self.runs.values() if run.result is None]
         counts = Counter(run.status for run in self.runs.values())
@@ -80,7 +84,8 @@ class Plan:
         if len(works) < len(left):
             return f"{text}; the number of images is not known before they are read"
         text += f": {sum(work.stream_images for work in works):,} stream images"
-        clock = Clock(device, [(run.config, run.result) for run in self.runs.values() if run.result is not None])
+        known_runs = [(run.config, run.result) for run in self.runs.values() if run.result is not None]
+        clock = Clock(device, known_runs, timed)
         seconds = [known for config in left if (known := clock.seconds(config)) is not None]
         untimed = _methods(config for config in left if clock.seconds(config) is None)
         unknown = f"{untimed}: only a run shows how much it trains"
@@ -92,6 +97,8 @@ class Plan:
             text += f", {sum(passes):,} backward passes" + (f", not counting {uncounted}" if uncounted else "")
         time = say_seconds(max(sum(seconds) / (parallel or 1), *seconds))  # one run never uses two devices
         basis = "from finished runs" if clock.measured else "a rough guess"
+        if timed is not None:
+            basis = "from finished runs and a few steps" if clock.measured else "from a few steps on this machine"
         basis += f", without {unknown}" if untimed else ""
         return f"{text}; about {time}{'' if parallel else ' of device time'} on {device} ({basis})"
 
@@ -118,9 +125,16 @@ class Plan:
 
     def finished(self, grid: Grid) -> dict[str, FinishedRun]:
         """The finished runs of a grid, each once, by configuration hash."""
+        return self._finished(grid.entries)
+
+    def repeats(self, grid: Grid) -> list[list[FinishedRun]]:
+        """The finished runs of a grid that differ only by rounding, in groups."""
+        return split_repeats(self._finished((*grid.entries, *grid.repeats)).values())[1]
+
+    def _finished(self, entries: Iterable[Entry]) -> dict[str, FinishedRun]:
         return {
             key: FinishedRun(path=run.folder, result=run.result, config=to_dict(run.config.resolved()))
-            for key, run in {entry.key: self.runs[entry.key] for entry in grid.entries}.items()
+            for key, run in {entry.key: self.runs[entry.key] for entry in entries}.items()
             if run.result is not None
         }
 
@@ -152,7 +166,8 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = (), d
 
     known = finished_runs(reuse, images)
     runs: dict[str, PlannedRun] = {}
-    for entry in sorted((entry for grid in grids for entry in grid.entries), key=lambda entry: entry.config.seed):
+    entries = [entry for grid in grids for entry in (*grid.entries, *grid.repeats)]
+    for entry in sorted(entries, key=lambda entry: entry.config.seed):
         if (key := entry.key) in runs:
             continue
         folder = out / "runs" / key
@@ -160,6 +175,7 @@ def make_plan(grids: Sequence[Grid], out: Path, *, reuse: Sequence[Path] = (), d
         if (result := result_of(folder)) is None and key in known:
             folder, result = known[key].path, known[key].result
         label = f"{entry.row}, {entry.column}, seed {entry.config.seed}"
+        label += f", repeat {entry.config.repeat}" if entry.config.repeat else ""
         runs[key] = PlannedRun(config=entry.config, folder=folder.absolute(), label=label, result=result)
     return Plan(runs=runs)
 

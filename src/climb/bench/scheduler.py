@@ -175,7 +175,8 @@ def publish_each(
     for grid in grids:
         result: Table | InputError
         try:
-            table = build_table(grid.layout, plan.placed(grid), against=against, mix=mix)
+            placed, repeats = plan.placed(grid), plan.repeats(grid)
+            table = build_table(grid.layout, placed, against=against, mix=mix, repeats=repeats)
             runs = plan.finished(grid)
             result = table = replace(table, notes=(*table.notes, *_notes(grid, finished=set(runs))))
             for form, suffix in SUFFIXES.items():

@@ -220,15 +220,24 @@ def verdicts(samples: Mapping[Name, Sample], *, higher: bool, rule: Comparison =
     return result
 
 
-def judge(layout: Layout, samples: Mapping[CellKey, Sample], rule: Comparison) -> dict[CellKey, Verdict]:
-    """Compare the rows of each column, metric and group, without bounds, indicative rows and rows without rivals."""
+def rivals(layout: Layout, samples: Mapping[CellKey, Sample]) -> dict[tuple[str, str, str], dict[CellKey, Sample]]:
+    """The numbers that are compared with each other: by column, metric and group of rows.
+
+    Bounds, indicative rows and metrics without better or worse have no rivals.
+    """
     better = {metric.label: metric.higher_is_better for metric in layout.metrics}
-    rivals: dict[tuple[str, str, str], dict[CellKey, Sample]] = defaultdict(dict)
+    found: dict[tuple[str, str, str], dict[CellKey, Sample]] = defaultdict(dict)
     for row in layout.rows:
         for (label, column, metric), sample in samples.items():
             if label == row.label and row.kind == "method" and better[metric] is not None:
-                rivals[column, metric, row.group][label, column, metric] = sample
+                found[column, metric, row.group][label, column, metric] = sample
+    return found
+
+
+def judge(layout: Layout, samples: Mapping[CellKey, Sample], rule: Comparison) -> dict[CellKey, Verdict]:
+    """Compare the rows of each column, metric and group, without bounds, indicative rows and rows without rivals."""
+    better = {metric.label: metric.higher_is_better for metric in layout.metrics}
     judged: dict[CellKey, Verdict] = {}
-    for (_, metric, _), rows in rivals.items():
+    for (_, metric, _), rows in rivals(layout, samples).items():
         judged |= verdicts(rows, higher=bool(better[metric]), rule=rule) if len(rows) > 1 else {}
     return judged

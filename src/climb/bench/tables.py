@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
-from climb.bench.collect import PlacedRun, lookup, recipe_differences
+from climb.bench.collect import FinishedRun, PlacedRun, recipe_differences, value_at
 from climb.bench.comparable import PAPER, common_settings, differences, outliers, paper_differences
-from climb.bench.layouts import CellKey, Layout, Metric
+from climb.bench.layouts import CellKey, Layout
+from climb.bench.noise import Noise, measure_noise
 from climb.bench.paper import Printed, printed_value
-from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, bootstrap_interval, judge, sample_of
+from climb.bench.statistics import PAPER_RULE, Comparison, Sample, Verdict, bootstrap_interval, judge, rivals, sample_of
 from climb.errors import InputError, unknown
 
 MAX_NAMED = 5
@@ -29,6 +29,8 @@ class Cell(Sample, Verdict):
     """Bootstrap interval (95 %) of the mean."""
     paper: Printed | None = None
     """The paper's value at this place."""
+    within_noise: bool = False
+    """Whether it is not the best, but differs from it by less than the repeat noise of such a difference."""
 
     @property
     def difference(self) -> float | None:
@@ -44,6 +46,8 @@ class Table:
     cells: Mapping[CellKey, Cell]
     notes: tuple[str, ...] = ()
     """Seeds, the rule of bold numbers, and differences between the runs."""
+    noise: Mapping[str, Noise] = field(default_factory=dict)
+    """The repeat noise of a metric, by its label; empty if no repeats are known."""
 
     def cell(self, row: str, column: str, metric: str) -> Cell | None:
         """The cell with these three labels, or None without a run."""
@@ -57,6 +61,7 @@ def build_table(
     test: Comparison = PAPER_RULE,
     against: Against | None = None,
     mix: bool = False,
+    repeats: Sequence[Sequence[FinishedRun]] = (),
 ) -> Table:
     """Fill a layout with runs.
 
@@ -67,6 +72,7 @@ def build_table(
         against: "paper" adds the paper's value at each place.
         mix: accept runs that differ in budget, dataset, probe, evaluated network or preset; the differences become
             notes.
+        repeats: groups of runs that differ only by rounding, for the repeat noise.
 
     Raises:
         InputError: a place is not in the layout, two different runs or results have one seed at one place, or the runs
@@ -90,6 +96,9 @@ def build_table(
             if known := {seed: value for seed, value in values if value is not None}:
                 samples[row, column, metric.label] = sample_of(known)
     judged = judge(layout, samples, test)
+    measured = {metric.label: measure_noise(repeats, metric) for metric in layout.metrics}
+    noise = {label: each for label, each in measured.items() if each is not None}
+    within = _within_noise(layout, samples, noise)
     datasets = {place: str(next(iter(seeds.values())).result.get("dataset", "")) for place, seeds in places.items()}
     source = layout.printed_in or layout.name
     cells = {
@@ -98,28 +107,46 @@ def build_table(
             **vars(judged.get(key, NO_VERDICT)),
             interval=bootstrap_interval(sample.values),
             paper=printed_value(source, datasets[key[:2]], *key) if against == "paper" else None,
+            within_noise=key in within,
         )
         for key, sample in samples.items()
     }
     printed = any(cell.paper for cell in cells.values())
-    notes = [*common_settings(runs), *_notes(cells, test, judged), *reasons]
+    notes = [*common_settings(runs), *_notes(cells, test, judged), *_noise_notes(layout, noise, within), *reasons]
     notes += [*_recipe_notes(layout, runs, except_for=PAPER if printed else ()), *remarks]
     notes += [layout.note] if layout.note else []
     if printed:
         notes += paper_differences(runs, allowed=layout.varies)
     elif against == "paper" and datasets:
         notes.append(f"the paper prints no such values for {', '.join(sorted(set(datasets.values())))}")
-    return Table(layout=layout, cells=cells, notes=tuple(notes))
+    return Table(layout=layout, cells=cells, notes=tuple(notes), noise=noise)
 
 
-def value_at(result: Mapping[str, Any], metric: Metric) -> float | None:
-    """The metric of a result, or None if the run lacks it.
+def _within_noise(layout: Layout, samples: Mapping[CellKey, Sample], noise: Mapping[str, Noise]) -> Collection[CellKey]:
+    """The numbers that are not the best of their column, but differ from it by less than the repeat noise."""
+    within: list[CellKey] = []
+    for (_, metric, _), rows in rivals(layout, samples).items():
+        better = next(each.higher_is_better for each in layout.metrics if each.label == metric)
+        best = max(rows.values(), key=lambda sample: sample.mean if better else -sample.mean)
+        within += [
+            key
+            for key, sample in rows.items()
+            if metric in noise and sample is not best
+            and abs(best.mean - sample.mean) < noise[metric].of_difference(best.n, sample.n)
+        ]  # fmt: skip
+    return within
 
-    >>> value_at({"seconds": {"train": 7200}}, Metric(key="seconds.train", label="hours", scale=1 / 3600))
-    2.0
-    """
-    value = lookup(result, metric.key)
-    return None if value is None or not math.isfinite(value) else float(value) * metric.scale
+
+def _noise_notes(layout: Layout, noise: Mapping[str, Noise], within: Collection[CellKey]) -> list[str]:
+    """The repeat noise of each metric, and the meaning of its mark."""
+    if not noise:
+        return []
+    digits = {metric.label: metric.digits for metric in layout.metrics}
+    values = ", ".join(f"{label} {each.std:.{digits[label]}f}" for label, each in noise.items())
+    first = next(iter(noise.values()))
+    of = f"{first.runs} runs of {first.configurations} configuration{'s' if first.configurations > 1 else ''}"
+    notes = [f"repeat noise, the standard deviation of runs that differ only by rounding: {values} ({of})"]
+    return notes + ["~: below the repeat noise of its difference from the best"] * bool(within)
 
 
 def _by_place(layout: Layout, runs: Sequence[PlacedRun]) -> dict[tuple[str, str], dict[int, PlacedRun]]:
@@ -131,11 +158,13 @@ def _by_place(layout: Layout, runs: Sequence[PlacedRun]) -> dict[tuple[str, str]
         seed, own_hash = int(run.result["seed"]), run.result.get("config_hash")
         other = places[run.row, run.column].setdefault(seed, run)
         other_hash, place = other.result.get("config_hash"), f"with seed {seed} at {run.row}, {run.column}"
+        folders = "" if None in (other.path, run.path) else f" ({other.path} and {run.path})"
         if other_hash != own_hash:
-            raise InputError(f"two different runs {place}: configurations {other_hash} and {own_hash}; leave one out")
+            both = f"configurations {other_hash} and {own_hash}{folders}"
+            raise InputError(f"two different runs {place}: {both}; leave one out")
         # A run repeated on a GPU gives another number; the user must choose one.
         if any(value_at(other.result, metric) != value_at(run.result, metric) for metric in layout.metrics):
-            raise InputError(f"two results of one configuration, {own_hash}, {place}; leave one out")
+            raise InputError(f"two results of one configuration, {own_hash}, {place}{folders}; leave one out")
     return places
 
 

@@ -22,12 +22,18 @@ class GridOptions:
 
     dataset: str = setting("cifar100", names="dataset")
     """Dataset (``climb data``)."""
+    recipe: str | None = setting(None, names="recipe")
+    """A named experiment (``climb recipes``) whose dataset, network, memory and budget replace the paper's, such as
+    cifar100-20-cpu. Memory sizes of rows are scaled to its memory."""
     methods: tuple[str, ...] = setting((), names="method")
     """Only these methods, or others than the paper's (``climb methods``)."""
     seeds: int | None = setting(None, least=1)
     """Number of seeds; by default as many as in the paper."""
     first_seed: int = setting(0)
     """First seed, for seeds that are not done yet, or another machine's share."""
+    repeats: int = setting(0, least=0)
+    """Also run the first seed of each method this many times more, with first weights moved by one part in ten million.
+    The table then states the repeat noise and marks differences below it."""
     tasks: tuple[int, ...] = setting(())
     """Only these numbers of tasks, such as 20 50; by default the paper's."""
     scale: Literal["full", "tiny"] = setting("full")
@@ -63,7 +69,8 @@ def bench(
         mix: print the table even if its runs differ in budget, probe or preset.
         reuse: folders of finished runs; those with an equal configuration are not repeated.
         plan: only print what there is to do.
-        out: folder for runs, tables and figures; by default bench/DATASET-PRESET, or bench/tiny-PRESET.
+        out: folder for runs, tables and figures; by default bench/DATASET-PRESET, bench/RECIPE-PRESET, or
+            bench/tiny-PRESET.
     """
     from climb.bench.grids import GRIDS, Request, build_grid, describe
     from climb.bench.scheduler import publish_each
@@ -72,6 +79,8 @@ def bench(
         print_table(("grid", "what"), ((name, describe(name)) for name in GRIDS))
         print("run one: climb bench GRID --dataset cifar100; rehearse it: climb bench GRID --scale tiny")
         return
+    if "recipe" in options and ("dataset" in options or options.get("scale") == "tiny"):
+        raise InputError("a recipe names its dataset and its scale; leave --dataset and --scale out")
     asked = pop_settings(GridOptions, options)
     seeds = tuple(range(asked.first_seed, asked.first_seed + (asked.seeds or 0)))
     request = Request(**{**vars(asked), "seeds": seeds})
@@ -81,7 +90,7 @@ def bench(
     if tiny:
         title += f"\ntiny: a few synthetic images in place of {asked.dataset}, a small network: no real numbers"
         options.pop("data", None)
-    folder = Path(out or Path("bench") / f"{'tiny' if tiny else asked.dataset}-{asked.preset}")
+    folder = Path(out or Path("bench") / f"{'tiny' if tiny else asked.recipe or asked.dataset}-{asked.preset}")
     finished = run_grids(chosen, folder, *pop_execution(options), title=title, plan=plan, reuse=reuse)
     if finished is None:
         return

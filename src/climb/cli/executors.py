@@ -83,11 +83,14 @@ def run_grids(
     from climb.bench.executors import choose_executor
     from climb.bench.plan import make_plan
     from climb.bench.scheduler import run_jobs
+    from climb.bench.timing import Stopwatch
 
     executor = choose_executor(where, folder)
     planned = make_plan(grids, folder, reuse=[Path(name) for name in reuse], data_root=execution.data_root)
     device, parallel = _speed_of(where)
-    lines = [title, planned.describe(device, parallel=parallel), planned.execution_differences(execution)]
+    timed = Stopwatch(execution).seconds if plan else None
+    description = planned.describe(device, parallel=parallel, timed=timed)
+    lines = [title, description, planned.execution_differences(execution)]
     plain_console().print("\n".join(filter(None, lines)))
     return None if plan else (planned, run_jobs(planned.jobs(execution), executor, metric=metric))
 

@@ -130,7 +130,8 @@ NAMES = {
     "preset": "climb.settings.presets:PRESETS",
     "fault": "climb.settings.presets:FAULTS",
     "dataset": "climb.datasets:names",
-    "scenario": "climb.streams:KINDS",
+    "scenario": "climb.streams:SCENARIOS",
+    "recipe": "climb.settings.recipes:RECIPES",
     "tunable": "climb.bench.tuning:tunable",
 }
 """Where the valid names of a kind of setting are listed."""

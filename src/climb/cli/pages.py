@@ -55,6 +55,8 @@ def table(
     against: Literal["paper"] | None = None,
     test: tuple[str, ...] = (),
     mix: bool = False,
+    extend: bool = False,
+    upto: bool = False,
 ) -> None:
     """Mean and spread over seeds, the best in bold, of runs that may be compared.
 
@@ -67,10 +69,14 @@ def table(
         test: how rows are compared with the best, in words: student, welch or paired; one-sided or two-sided; holm
             corrects for the number of comparisons. By default the paper's: student one-sided.
         mix: print runs together that differ in budget, dataset, probe, network evaluated or preset.
+        extend: add rows and columns to a table of the paper, for further methods and other numbers of tasks.
+        upto: add CA up-to to a table of the paper that has CA.
     """
-    from climb.bench.arrange import fitting_layout, own_layout, place
+    from climb.bench.arrange import extended, fitting_layout, own_layout, place
     from climb.bench.collect import find_runs
-    from climb.bench.layouts import find_layout
+    from climb.bench.layouts import find_layout, with_upto
+    from climb.bench.noise import split_repeats
+    from climb.bench.side_by_side import side_by_side
     from climb.bench.statistics import comparison
     from climb.bench.tables import build_table
     from climb.errors import InputError
@@ -78,18 +84,28 @@ def table(
     if not runs:
         raise InputError("no runs given; type: climb table runs/")
     rule = comparison(test)
-    finished = find_runs(runs)
+    finished, repeats = split_repeats(find_runs(runs))
+    if not finished:
+        raise InputError("these runs are repeats alone; give the runs that they repeat, too")
     if layout is None and against is None:
         shape, placed = own_layout(finished)
-    else:
-        shape = find_layout(layout) if layout is not None else fitting_layout(finished)
-        placed, left = place(shape, finished)
-        if not placed:
-            raise InputError(f"none of the {len(finished)} runs has a place in {shape.name}; leave --layout away")
-        for run in left:
-            print_error(f"no place in {shape.name} for {run.path}")
-    filled = build_table(shape, placed, test=rule, against=against, mix=mix)
-    print_filled(filled, format)
+        print_filled(build_table(shape, placed, test=rule, mix=mix, repeats=repeats), format)
+        return
+    shape = find_layout(layout) if layout is not None else fitting_layout(finished)
+    shape = with_upto(shape) if upto else shape
+    shape = extended(shape, finished) if extend else shape
+    placed, left = place(shape, finished)
+    if not placed:
+        further = "" if extend else ", or give --extend for further methods and numbers of tasks"
+        raise InputError(f"none of the {len(finished)} runs has a place in {shape.name}; leave --layout away{further}")
+    for run in left:
+        print_error(f"no place in {shape.name} for {run.path}")
+    tables = {}
+    for dataset in dict.fromkeys(str(run.result["dataset"]) for run in placed):
+        here = [run for run in placed if run.result["dataset"] == dataset]
+        same = [group for group in repeats if group[0].result["dataset"] == dataset]
+        tables[dataset] = build_table(shape, here, test=rule, against=against, mix=mix, repeats=same)
+    print_filled(side_by_side(tables), format)
 
 
 def print_filled(filled: Table, format: Format = "terminal") -> None:

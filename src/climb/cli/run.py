@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from climb.cli.options import SEED, options_of, with_settings
 from climb.cli.output import print_table
+from climb.errors import InputError
 from climb.settings.config import (
     DataConfig,
     DataOptions,
@@ -34,7 +36,7 @@ from climb.settings.fields import pop_settings
     evaluation=options_of(EvaluationConfig),
     execution=options_of(Execution, without=["data"]),
 )
-def run(recipe: str | None = None, /, *, out: str | None = None, **options: Any) -> None:
+def run(recipe: str | None = None, /, *, out: str | None = None, seeds: int = 1, **options: Any) -> None:
     """Train and evaluate one method on one stream. Without arguments: the built-in demo.
 
     An option that is not given has the value of the recipe, the preset or the method. The same command on the same
@@ -45,19 +47,40 @@ def run(recipe: str | None = None, /, *, out: str | None = None, **options: Any)
         recipe: a named experiment (climb recipes); by default demo.
         out: run folder. By default runs/RECIPE-PRESET-SEED. A different method, dataset, objective, views, scenario,
             number of tasks or faults is added to the name. Give --out when you change anything else.
+        seeds: run this many seeds, one after another, and print their mean; with --out, in folders of it by seed.
     """
     from climb.parallel import is_first
     from climb.session import Finished, execute, experiment  # not needed for --help
 
-    folder = Path(out) if out is not None else Path("runs") / _name(recipe or "demo", options)
-    execution = pop_settings(Execution, options)
-    config = experiment(recipe, out=folder, **options)
-    try:
-        result = execute(config, execution, folder)
-    except Finished as stopped:  # the signal came too late
-        result = stopped.result
-    if is_first():
-        print_result(result, folder, objective=config.learner.objective)
+    if seeds < 1:
+        raise InputError(f"seeds must be at least 1; given {seeds}")
+    execution, first = pop_settings(Execution, options), options.get("seed", 0)
+    planned = []
+    for seed in range(first, first + seeds):
+        own = options if seeds == 1 else {**options, "seed": seed}
+        folder = Path("runs") / _name(recipe or "demo", own) if out is None else Path(out)
+        folder = folder / f"seed-{seed}" if out is not None and seeds > 1 else folder
+        planned.append((folder, experiment(recipe, out=folder, **own)))  # all are checked before the first starts
+    for folder, config in planned:
+        try:
+            result = execute(config, execution, folder)
+        except Finished as stopped:  # the signal came too late
+            result = stopped.result
+        if is_first():
+            print_result(result, folder, objective=config.learner.objective)
+    if is_first() and seeds > 1:
+        _print_means([folder for folder, _ in planned])
+
+
+def _print_means(folders: Sequence[Path]) -> None:
+    """The table of runs that differ only in their seed."""
+    from climb.bench.arrange import own_layout
+    from climb.bench.collect import find_runs
+    from climb.bench.tables import build_table
+    from climb.cli.pages import print_filled
+
+    layout, placed = own_layout(find_runs(folders))
+    print_filled(build_table(layout, placed, mix=True))  # seeds may start to replay at different mini-batches
 
 
 def _name(recipe: str, options: dict[str, Any]) -> str:
@@ -76,6 +99,19 @@ MAIN_FILES = ("report.html", "result.json", "accuracy.png", "memory.png", "model
 """The files of a run that are printed at its end, if they exist."""
 
 
+OF_GROUPS = {
+    "random_encoder_accuracy": "random encoder",
+    "continual_accuracy": "CA",
+    "final_accuracy": "FA",
+    "forgetting": "forgetting",
+}
+"""The accuracies of each evaluation group, such as a domain."""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
 def print_result(result: dict[str, Any], folder: Path, *, objective: str) -> None:
     """Print the accuracies, the budget and the folder of a run."""
     from climb.evaluation.metrics import ACCURACIES
@@ -88,6 +124,9 @@ def print_result(result: dict[str, Any], folder: Path, *, objective: str) -> Non
     shown = {key: (each.name, ".2f", each.brief) for key, each in ACCURACIES.items() if each.brief}
     baseline = {"random_encoder_accuracy": shown["random_encoder_accuracy"]}  # first
     print_table(headings, number_rows(networks, baseline | shown), title=title, numbers=(1, len(networks)))
+    if result.get("groups"):
+        rows = [(group["name"], *map(_number, (group[key] for key in OF_GROUPS))) for group in result["groups"]]
+        print_table(("group", *OF_GROUPS.values()), rows, numbers=range(1, 5))
     gain = result["final_accuracy"] - result["random_encoder_accuracy"]
     print(f"FA {result['final_accuracy']:.2f} against {result['random_encoder_accuracy']:.2f}: {gain:+.2f}")
     print(_memory(result))

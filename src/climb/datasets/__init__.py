@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from climb.datasets.cifar import cifar10, cifar100
 from climb.datasets.dataset import Dataset, Split, check_dataset, fingerprint, load, names, own_image_size, register
-from climb.datasets.folder import check_root, folder
+from climb.datasets.folder import OWN_IMAGES, check_root, domains, folder, hold_out
 from climb.datasets.imagenet100 import imagenet100
 from climb.datasets.synthetic import synthetic
 from climb.datasets.tiny_imagenet import tiny_imagenet
 from climb.files import cache_dir
 
 __all__ = [
+    "OWN_IMAGES",
     "Dataset",
     "Split",
     "cache_dir",
@@ -22,8 +23,10 @@ __all__ = [
     "check_root",
     "cifar10",
     "cifar100",
+    "domains",
     "fingerprint",
     "folder",
+    "hold_out",
     "imagenet100",
     "load",
     "names",

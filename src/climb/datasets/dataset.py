@@ -36,6 +36,10 @@ class Split:
     """uint8 (n, 3, H, W); may be memory-mapped from the cache."""
     labels: torch.Tensor
     """int64 (n,), on the CPU, in 0 .. classes - 1. For probes and reports only: learners never see them."""
+    names: tuple[str, ...] = ()
+    """File names relative to the dataset's folder; () if the images are not in files of their own."""
+    domains: torch.Tensor | None = None
+    """int64 (n,), on the CPU: the domain of each image; None for a dataset without domains."""
 
     def __len__(self) -> int:
         return int(self.images.shape[0])
@@ -53,6 +57,8 @@ class Dataset:
     mean: Channels
     """Mean of each channel over the training images, on the 0..1 scale."""
     std: Channels
+    domains: tuple[str, ...] = ()
+    """Names of the domains; the split's domain i is ``domains[i]``."""
 
     @property
     def image_size(self) -> int:
@@ -156,7 +162,7 @@ def names() -> dict[str, str]:
     """The name of each dataset, with one line on what it is and where it is looked for.
 
     >>> sorted(names())
-    ['cifar10', 'cifar100', 'folder', 'imagenet100', 'synthetic', 'tiny-imagenet']
+    ['cifar10', 'cifar100', 'domains', 'folder', 'imagenet100', 'synthetic', 'tiny-imagenet']
     """
     return {name: first_line(entry.load.__doc__) for name, entry in DATASETS.items()}
 

@@ -77,6 +77,7 @@ def assemble(
     square: Fit,
     pixel_range: Sequence[float] | None = None,
     normalisation: tuple[Channels, Channels] | None = None,
+    root: Path | None = None,
 ) -> Dataset:
     """A checked dataset of the listed files, without the unreadable ones.
 
@@ -88,6 +89,7 @@ def assemble(
         square: makes images square.
         pixel_range: values that become black and white in images of more than 8 bits; None for the range of each.
         normalisation: mean and standard deviation; None computes them from the training images.
+        root: folder to which the names of the files are relative; None keeps no names.
     """
     if image_size not in _SIZES:
         raise InputError(f"image_size={image_size} is impossible; allowed: {_SIZES[0]} to {_SIZES[-1]}")
@@ -97,7 +99,10 @@ def assemble(
         images, skipped = decode_files(files, image_size, square, pixel_range)
         unreadable += [files[position] for position in skipped]
         labels = np.delete(np.array([label for _, label in listing], dtype=np.int64), skipped)
-        splits.append(Split(images=images, labels=torch.from_numpy(labels)))
+        left_out, start = set(skipped), 0 if root is None else len(os.path.join(root, ""))
+        names = (str(file)[start:].replace(os.sep, "/") for n, file in enumerate(files) if n not in left_out)
+        known = () if root is None else tuple(names)
+        splits.append(Split(images=images, labels=torch.from_numpy(labels), names=known))
     total = sum(map(len, parts))
     if len(unreadable) > UNREADABLE_SHARE * total:
         many = f"{len(unreadable)} of {total} images cannot be read (at most {UNREADABLE_SHARE:.0%} may be skipped)"

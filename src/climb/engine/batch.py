@@ -57,6 +57,8 @@ class BatchRule:
     """Whether stored images, if there is a memory, reach the network as they are."""
     settings: ClassVar[tuple[str, ...]] = ()
     """Settings of the learner that it depends on, besides those that every step depends on."""
+    replay_started: bool = False
+    """Whether a batch had replay rows before. The engine sets it."""
 
     def rows(self, config: LearnerConfig) -> int:
         """Rows of a full batch that reach the network. Sets the number of passes for an equal budget."""
@@ -109,6 +111,8 @@ batch_rule("stream")(BatchRule)
 class StreamAndReplay(BatchRule):
     """The stream mini-batch and a fresh draw from the memory, once the memory holds enough images."""
 
+    settings: ClassVar[tuple[str, ...]] = ("replay_when_short",)
+
     def rows(self, config: LearnerConfig) -> int:
         """Stream and replay."""
         return config.stream_batch + config.replay_batch
@@ -116,8 +120,14 @@ class StreamAndReplay(BatchRule):
     def __call__(
         self, stream: torch.Tensor, memory: Memory | None, config: LearnerConfig, pass_number: int
     ) -> TrainingBatch:
-        """Stream rows, then replay rows; only stream rows while the memory holds too few images."""
-        replay = memory.sample(config.replay_batch) if memory is not None else None
+        """Stream rows, then replay rows; only stream rows while the memory holds too few images.
+
+        With ``replay_when_short="fill"``, after replay has started, as many replay rows as there are images.
+        """
+        size = config.replay_batch
+        if memory is not None and config.replay_when_short == "fill" and self.replay_started:
+            size = min(size, max(1, len(memory)))
+        replay = memory.sample(size) if memory is not None else None
         if replay is None:
             return stream_alone(stream)
         return TrainingBatch(

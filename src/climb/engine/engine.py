@@ -112,6 +112,7 @@ class Engine:
         self._generator = torch_generator(seed, "augmentation", device)
         self._no_targets = torch.zeros(0, device=device)
         self._replayed = False
+        self._owed = 0  # rows that the memory was short of, made up for if `replay_when_short` is "fill"
         self._rows_of_mask: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = {}
         # If the memory's embeddings come from the step's forward, the memory update overlaps the backward.
         views = config.embed_mode == config.refresh_mode == "views"
@@ -170,17 +171,19 @@ class Engine:
             report = memory.insert(stream, self._embed_stream(stream) if memory.space else None, embed=self.embed)
         if parts.alignment is not None:
             parts.alignment.before_batch(parts.network)
-        for pass_number in range(self.passes()):
+        passes = self.passes()
+        self._owed %= parts.batch.rows(self.config)
+        for pass_number in range(passes):
             with fetching(parts.batch, self.group):
                 batch = parts.batch(stream, memory, self.config, pass_number)
             stream_rows, replay_rows = self._rows(batch.is_replay)
             if len(batch.ids) > 0 and not self._replayed:
-                self._replayed = True
+                self._replayed = parts.batch.replay_started = True
                 parts.objective.on_first_replay(parts.network)
             targets = self._no_targets if batch.targets is None else batch.targets
             step = self._head_step if self._encoder_is_held else self._step
             objective, alignment, streamed, replayed = step(batch.images, stream_rows, replay_rows, targets)
-            self._count(batch)
+            self._count(batch, streamed=len(stream))
             if self.guard is not None and self.guard.takes_back(self, objective):
                 # The step's embeddings are not finite. The restored network embeds the images anew.
                 objective, streamed = torch.zeros_like(objective), self._embed_stream(stream)
@@ -277,7 +280,7 @@ class Engine:
         """Gradient steps of the next mini-batch.
 
         A mini-batch earns ``passes * (stream_batch + replay_batch)`` rows of backward passes. A method with smaller
-        batches takes more steps, as many as the budget so far allows.
+        batches takes more steps, as many as the budget so far allows. So does one that owes rows.
         """
         earned = self.config.passes * (self.config.stream_batch + self.config.replay_batch)
         rows = self.parts.batch.rows(self.config)
@@ -286,7 +289,8 @@ class Engine:
                 f"{type(self.parts.batch).__name__} makes batches of {rows} rows; one mini-batch earns {earned}: "
                 "passes * (stream_batch + replay_batch)"
             )
-        return (self.budget.batches + 1) * earned // rows - self.budget.batches * earned // rows
+        usual = (self.budget.batches + 1) * earned // rows - self.budget.batches * earned // rows
+        return usual + self._owed // rows
 
     def on_boundary(self) -> None:
         """Tell the alignment that a task has ended, if it declares ``needs_boundaries``."""
@@ -313,10 +317,14 @@ class Engine:
         self.budget.forward_only += len(stream)
         return self._eager_step.forward(self.augment.plain(stream))
 
-    def _count(self, batch: TrainingBatch) -> None:
+    def _count(self, batch: TrainingBatch, *, streamed: int) -> None:
         self.budget.steps += 1
-        rows = self.parts.batch.trained(len(batch.images), len(batch.ids))
+        rule = self.parts.batch
+        rows = rule.trained(len(batch.images), len(batch.ids))
         self.budget.cbp += 2 * rows
+        if self.config.replay_when_short == "fill" and self._replayed:
+            short_mini_batch = self.config.stream_batch - streamed  # the last of a segment; repaid by no method
+            self._owed += max(0, rule.rows(self.config) - rows - short_mini_batch)
         self.budget.forward_only += self.parts.objective.forwards(rows)
         if self.parts.alignment is not None:
             self.budget.forward_only += self.parts.alignment.forwards(rows, len(batch.ids))
@@ -340,6 +348,7 @@ class Engine:
             "budget": self.budget.state_dict(),
             "replayed": self._replayed,
             **({"guard": self.guard.state_dict()} if self.guard is not None else {}),
+            "owed": self._owed,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -356,7 +365,8 @@ class Engine:
             parts.memory.load_state_dict(state["memory"])
         restore(self._generator, state["augmentation"])
         self.budget.load_state_dict(state["budget"])
-        self._replayed = state["replayed"]
+        self._replayed = parts.batch.replay_started = state["replayed"]
+        self._owed = state.get("owed", 0)  # absent in older states
         if self.guard is not None:
             self.guard.load_state_dict(state["guard"], self)
 

@@ -175,7 +175,7 @@ class Guard:
         if self.has_given_up:  # the heads alone went wrong
             return
         self.failures += 1
-        if self.has_given_up:
+        if self.failures == FAILURES:
             engine.parts.network.encoder.load_state_dict(self._start.state_dict())
             if engine.parts.average is not None:
                 engine.parts.average.update(engine.parts.network)

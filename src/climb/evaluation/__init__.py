@@ -11,6 +11,7 @@ from __future__ import annotations
 from climb.evaluation.features import extract_features
 from climb.evaluation.linear import LinearProbe, LinearProbeConfig, fit_linear_probe
 from climb.evaluation.metrics import (
+    by_task,
     continual_accuracy,
     continual_accuracy_all,
     final_accuracy,
@@ -27,6 +28,7 @@ __all__ = [
     "LinearProbe",
     "LinearProbeConfig",
     "Row",
+    "by_task",
     "continual_accuracy",
     "continual_accuracy_all",
     "evaluate",

@@ -26,7 +26,7 @@ from climb.seeds import derive, numpy_generator
 from climb.session.experiments import manifest_of
 from climb.session.labelled_folder import LabelledFile, LabelledFolder, labelled_folder
 from climb.settings.config import RunConfig
-from climb.streams import Manifest, Stream, regular
+from climb.streams import Images, Manifest, Stream, regular
 
 DRAWS = 10
 """Draws of few-shot training images; accuracies are averaged over them."""
@@ -83,7 +83,9 @@ def probe(
         if missing:
             raise InputError(f"class '{folder.classes[min(missing)]}' has no readable {name} image")
     _check_shots(shots, folder, train.files)  # now of the readable files
-    manifest = manifest_of(run, len(folder.classes)) if run else regular(len(folder.classes), 1, seed=seed)
+    known = Images(train_labels=train.labels, test_labels=test.labels, classes=len(folder.classes))
+    same = run is not None and not folder.domains  # streams of domains list images by their place in the folder
+    manifest = manifest_of(run, known) if run and same else regular(len(folder.classes), 1, seed=seed)
     answers = {
         name: _whole(train.rows(name), test.rows(name), manifest, seed=seed)
         if shots is None
@@ -158,8 +160,8 @@ def _encoded(model: OpenModel, encoders: Mapping[str, Callable[[Tensor], Tensor]
 
 def _whole(train: Rows, test: Rows, manifest: Manifest, *, seed: int) -> Answers:
     """The probes trained on all training images, with the validation split of `climb run`."""
-    segments = Stream(manifest, train[1].cpu(), test[1].cpu()).segments
-    rows, held_out = (torch.cat([getattr(each, part) for each in segments]) for part in ("train", "validation"))
+    groups = Stream(manifest, train[1].cpu(), test[1].cpu()).groups
+    rows, held_out = (torch.cat([getattr(each, part) for each in groups]) for part in ("train", "validation"))
     measured = three_probes(train, test, split=(rows, held_out), classes=int(train[1].max()) + 1, seed=seed)
     return {key: each.values[np.newaxis] for key, each in measured.items()}
 

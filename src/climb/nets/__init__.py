@@ -11,7 +11,7 @@ from climb.nets.build import BACKBONES, backbone, build_network, check_backbone
 from climb.nets.efficientnet_lite import EfficientNetLite, efficientnet_lite0
 from climb.nets.heads import bottleneck, plain_projector, projector
 from climb.nets.micro import MicroNet, micronet
-from climb.nets.network import IMAGENET_MEAN, IMAGENET_STD, Channels, Encoded, Network, Pretrained, frozen
+from climb.nets.network import IMAGENET_MEAN, IMAGENET_STD, Channels, Encoded, Network, Pretrained, frozen, move_weights
 from climb.nets.resnet import ResNet, load_torchvision, resnet18, resnet34, resnet50
 from climb.nets.saved_encoder import SavedEncoder, load_encoder, save_encoder
 from climb.nets.timm_model import TimmModel, timm_model
@@ -43,6 +43,7 @@ __all__ = [
     "load_encoder",
     "load_torchvision",
     "micronet",
+    "move_weights",
     "plain_projector",
     "projector",
     "resnet18",

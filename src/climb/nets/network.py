@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from climb.parallel import Share
+from climb.seeds import torch_generator
 
 Channels = tuple[float, float, float]
 """A number for each colour channel."""
@@ -166,3 +167,27 @@ def initialised(
     for part in module.modules():
         fill(part, generator)
     return module
+
+
+ROUNDING = 1e-7
+"""Relative change of a weight in a repeat: about the spacing of float32 numbers."""
+
+
+@torch.no_grad()
+def move_weights(network: nn.Module, *, repeat: int, seed: int) -> None:
+    """Make each weight larger or smaller by one part in ten million, at random; nothing for repeat 0.
+
+    The network is as good a start as before. How far apart such runs end is the effect of rounding alone.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> start = layer.weight.detach().clone()
+    >>> move_weights(layer, repeat=1, seed=0)
+    >>> bool((layer.weight != start).all()), bool(torch.allclose(layer.weight, start, rtol=2e-7))
+    (True, True)
+    """
+    if repeat == 0:
+        return
+    generator = torch_generator(seed, f"repeat/{repeat}")
+    for parameter in network.parameters():
+        signs = 2 * torch.randint(0, 2, parameter.shape, generator=generator) - 1
+        parameter.mul_((1 + ROUNDING * signs).to(parameter))

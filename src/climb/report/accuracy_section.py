@@ -29,11 +29,11 @@ def accuracy_section(record: Record) -> str:
         "<b>Accuracy matrix.</b> Row: after this task. Column: on this task. Below the outlined diagonal are earlier "
         f"tasks, above it later ones. The colour scale goes from 0 to {highest:.1f} %."
     )
-    tasks = range(1, len(record.matrix[0]) + 1)
+    tasks = record.names
     values = table(
         ([f"after {t}", *(f"{value:.1f}" for value in row)] for t, row in enumerate(record.matrix, start=1)),
         heading=["", *(f"on {task}" for task in tasks)],
-        numbers=tasks,
+        numbers=range(1, len(tasks) + 1),
     )
     by_task = chart_figure(
         accuracy_curves(record),
@@ -42,7 +42,9 @@ def accuracy_section(record: Record) -> str:
         x_label="after task",
         floor=record.floor,
     )
-    matrix = figure(heat_map(record.matrix, title="Accuracy after each task on each task, in percent"), caption)
+    matrix = figure(
+        heat_map(record.matrix, title="Accuracy after each task on each task, in percent", shown=record.shown), caption
+    )
     numbers = f"<details><summary>The matrix in numbers</summary>{values}</details>"
     return section("accuracy", "Accuracy", grid([by_task, matrix]), numbers)
 
@@ -72,8 +74,9 @@ def probe_section(record: Record) -> str:
 
 
 def accuracy_on_tasks_seen(record: Record) -> Points:
-    """Pairs (t, mean accuracy after task t over tasks 1 to t)."""
-    return [(t, sum(row[:t]) / t) for t, row in enumerate(record.matrix, start=1)]
+    """Pairs (t, mean accuracy after segment t over the tasks seen)."""
+    rows = zip(record.matrix, record.seen, strict=True)
+    return [(t, sum(row[:seen]) / seen) for t, (row, seen) in enumerate(rows, start=1)]
 
 
 def accuracy_curves(record: Record) -> list[Curve]:
@@ -86,11 +89,12 @@ def accuracy_curves(record: Record) -> list[Curve]:
     return styled_curves(points.items())
 
 
-def heat_map(matrix: Sequence[Sequence[float]], *, title: str) -> str:
+def heat_map(matrix: Sequence[Sequence[float]], *, title: str, shown: Sequence[Sequence[int]] | None = None) -> str:
     """Draw an accuracy matrix as an SVG element; darker cells are higher.
 
     Row t is the evaluation after task t, column j is task j. There is at least one of each, and an unfinished run has
-    fewer rows than columns. The scale goes from 0 to the highest value. The diagonal is outlined.
+    fewer rows than columns. The scale goes from 0 to the highest value. The tasks that a segment shows are outlined:
+    by default, the diagonal.
 
     >>> svg = heat_map([[50.0, 10.0], [40.0, 60.0]], title="accuracy")
     >>> svg.count("<rect"), "after task 2, on task 1: 40.0 %" in svg
@@ -108,16 +112,18 @@ def heat_map(matrix: Sequence[Sequence[float]], *, title: str) -> str:
     parts += [svg_text(LEFT + (j + 0.5) * CELL, bottom, "middle", j + 1) for j in range(0, columns, every)]
     parts += [svg_text(LEFT - 4, TOP + (t + 0.5) * CELL + 4, "end", t + 1) for t in range(0, rows, every)]
     for (t, j), value in np.ndenumerate(matrix):
-        parts.append(_cell(t, j, float(value), float(value) / highest, written=columns <= WRITTEN))
+        outlined = j in (shown[t] if shown else (t,))
+        share, written = float(value) / highest, columns <= WRITTEN
+        parts.append(_cell(t, j, float(value), share, written=written, outlined=outlined))
     return "\n".join([*parts, "</svg>"])
 
 
-def _cell(t: int, j: int, value: float, share: float, *, written: bool) -> str:
+def _cell(t: int, j: int, value: float, share: float, *, written: bool, outlined: bool) -> str:
     x, y, side = LEFT + j * CELL, TOP + t * CELL, CELL - 2
     style = "value strong" if share >= STRONG else "value"
     number = svg_text(x + CELL / 2, y + CELL / 2 + 4, "middle", f"{value:.0f}", style=style) if written else ""
     return (
         f"<g><title>after task {t + 1}, on task {j + 1}: {value:.1f} %</title>"
-        f'<rect class="{"cell learned" if t == j else "cell"}" x="{x + 1}" y="{y + 1}" width="{side}" '
+        f'<rect class="{"cell learned" if outlined else "cell"}" x="{x + 1}" y="{y + 1}" width="{side}" '
         f'height="{side}" fill-opacity="{max(share, 0.02):.3f}"/>{number}</g>'
     )

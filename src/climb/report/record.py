@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ class Record:
         wanted = ("evaluation", self.evaluated)
         measured = [line for line in lines if (line.get("event"), line.get("network")) == wanted]
         self.matrix: list[list[float]] = result["accuracy_matrix"] if result else [row["per_task"] for row in measured]
-        """Accuracy after task t on task j in percent, one row for each evaluated task."""
+        """Accuracy after segment t on task j in percent, one row for each evaluated segment."""
+        self.shown: list[list[int]] = result.get("shown") or [[task] for task in range(len(self.matrix))]
+        """The tasks that each evaluated segment shows. In an unfinished run, those of a stream of tasks."""
         self.upto: list[float] = result["accuracy_upto"] if result else [row["upto"] for row in measured]
         """Accuracy of a probe trained on the classes seen so far, one value for each evaluated task."""
         measured_floors = (float(line[self.evaluated]) for line in floors)
@@ -53,7 +56,7 @@ class Record:
         """Accuracy of the random encoder, if measured yet."""
         _check_types(self.config, self.matrix, [*self.upto, *([] if self.floor is None else [self.floor])])
         self.tasks: int = len(self.matrix[0]) if self.matrix else self.config.get("stream", {}).get("tasks", 0)
-        """0 for a stream without tasks."""
+        """0 for a stream without tasks, and before the first evaluation of one that decides their number."""
         self.ends: list[int] = [line["batch"] for line in measured]
         """Number of mini-batches at the end of each evaluated task."""
         self.training = [line for line in lines if str(line.get("event")) not in NOT_TRAINING]
@@ -68,7 +71,8 @@ class Record:
     @property
     def labelled(self) -> bool:
         """Whether the run measures accuracy. A stream without labels has no tasks."""
-        return "evaluation" in self.config and self.config.get("stream", {}).get("tasks") != 0
+        stream = self.config.get("stream", {})
+        return "evaluation" in self.config and (stream.get("tasks") != 0 or stream.get("kind", "own") != "own")
 
     @property
     def title(self) -> str:
@@ -96,9 +100,21 @@ class Record:
         return str(dataset if dataset is not None else self.config.get("source", self.path.name))
 
     @property
+    def seen(self) -> list[int]:
+        """The number of tasks seen after each evaluated segment. Tasks are numbered as they are shown first."""
+        counts = accumulate((1 + max(shown) for shown in self.shown), max)
+        return [min(count, len(self.matrix[0])) for count in counts]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tasks: numbers, unless they are domains or other groups."""
+        groups = self.result.get("groups") or [{"name": str(task)} for task in range(1, self.tasks + 1)]
+        return [str(group["name"]) for group in groups]
+
+    @property
     def boundaries(self) -> list[int]:
         """Number of mini-batches at each change of task."""
-        return self.ends[:-1] if len(self.ends) == self.tasks else self.ends
+        return self.ends[:-1] if self.result or len(self.ends) == self.tasks else self.ends
 
     @property
     def batches(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from statistics import fmean
 from typing import Any
 
 from climb.evaluation.metrics import ACCURACIES, MAIN
@@ -71,7 +72,7 @@ def _main_numbers(record: Record) -> list[list[str]]:
             "seen": ("Tasks seen", ".2f", f"After task {task}: mean over the tasks seen so far."),
             "upto": ("Up to now", ".2f", f"After task {task}: probe trained on the classes seen so far."),
         }
-        values |= {"all": sum(row) / len(row), "seen": sum(row[:task]) / task, "upto": record.upto[-1]}
+        values |= {"all": sum(row) / len(row), "seen": fmean(row[: record.seen[-1]]), "upto": record.upto[-1]}
     if not record.labelled:
         names |= LABEL_FREE
         values |= {key: record.latest(key) for key in LABEL_FREE}

@@ -21,6 +21,7 @@ from climb.runs import RunFolder
 from climb.settings.config import DataConfig, LearnerConfig, RunConfig, StreamConfig
 from climb.settings.fields import check_settings
 from climb.settings.recipes import PRETRAINED, SIZES, get_recipe
+from climb.streams import takes_tasks
 
 log = logging.getLogger("climb.session")
 LIVE = "own"
@@ -48,6 +49,10 @@ def experiment(recipe: str | None = None, *, out: str | Path | None = None, **op
         InputError: for unknown names, and for options that exclude each other.
     """
     config = resolve(get_recipe(recipe or "demo"), options, own_side=own_image_size)
+    if config.stream.manifest is None and not takes_tasks(config.stream.kind):
+        if options.get("tasks"):
+            raise InputError(f"scenario '{config.stream.kind}' decides the number of tasks itself; leave --tasks out")
+        config = replace(config, stream=replace(config.stream, tasks=0))
     return _or_stored(config, given_options({"recipe": recipe, **options}), out)
 
 

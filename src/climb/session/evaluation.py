@@ -18,6 +18,7 @@ from climb.evaluation import (
     Labelled,
     LinearProbeConfig,
     Row,
+    by_task,
     evaluate,
     extract_features,
     fit_linear_probe,
@@ -45,18 +46,21 @@ log = logging.getLogger("climb.session")
 
 
 class Evaluator(Observer):
-    """Probes the student, the teacher or both: before training, and at the end of each segment.
+    """Probes the student, the teacher or both: before training, and at the end of each segment, on all groups.
 
     It changes no network and draws no random numbers of training.
     """
 
     def __init__(self, config: RunConfig, data: Dataset, stream: Stream) -> None:
         self.data = data
-        self.segments = stream.segments
+        self.groups, self.shown = stream.groups, stream.shown
+        self.listed = stream.manifest.is_listed
         self.measured: dict[str, list[dict[str, Any]]] = {}
         """For each network, one row per finished segment."""
         self.floor: dict[str, float] = {}
         """For each network, the accuracy of the random encoder."""
+        self.floor_by_group: dict[str, list[float]] = {}
+        """The same on each group."""
         self._config = config
 
     # -- an observer of the session --------------------------------------------------------------------------------
@@ -66,13 +70,14 @@ class Evaluator(Observer):
         if self.floor:
             return
         session.line.note("evaluating the random encoder")
-        rows = self._timed_rows(session, len(self.segments) - 1)
+        rows = self._timed_rows(session, len(self.shown) - 1)
+        self.floor_by_group = {name: list(row.per_task) for name, (row, _) in rows.items()}
         self.floor = {name: sum(row.per_task) / len(row.per_task) for name, (row, _) in rows.items()}
         session.write("floor", **self.floor)
 
     def at_boundary(self, session: Session, segment: int) -> None:
         """Evaluate the networks."""
-        session.line.note(f"evaluating task {segment + 1} of {len(self.segments)}")
+        session.line.note(f"evaluating task {segment + 1} of {len(self.shown)}")
         rows = self._timed_rows(session, segment)
         for name, (row, state) in rows.items():
             self.measured.setdefault(name, []).append(row_to_json(row))
@@ -86,11 +91,12 @@ class Evaluator(Observer):
 
     def state_dict(self) -> dict[str, Any]:
         """Rows and floor."""
-        return {"rows": self.measured, "floor": self.floor}
+        return {"rows": self.measured, "floor": self.floor, "floor_by_group": self.floor_by_group}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore rows and floor from a checkpoint."""
         self.measured, self.floor = state["rows"], state["floor"]
+        self.floor_by_group = state.get("floor_by_group", {})  # absent in older checkpoints
 
     def _timed_rows(self, session: Session, segment: int) -> dict[str, tuple[Row, Health | None]]:
         began = time.monotonic()
@@ -119,7 +125,8 @@ class Evaluator(Observer):
 
     def _row(self, engine: Engine, network: Network, after: int) -> tuple[Row, Health | None]:
         features = self._features(engine, network)
-        row = evaluate(features, self.segments, after=after, **self._probe_settings())
+        seen = 1 + max(max(shown) for shown in self.shown[: after + 1])  # groups are numbered as they are shown first
+        row = evaluate(features, self.groups, after=seen - 1, **self._probe_settings())
         images = _some(self.data.test.images, HEALTH_IMAGES).to(engine.device)
         return row, feature_health(_some(features.test_features, HEALTH_FEATURES), engine.augment.plain(images))
 
@@ -128,19 +135,27 @@ class Evaluator(Observer):
         rows = self.measured[network]
         matrix = [row["per_task"] for row in rows]
         upto = [row["upto"] for row in rows]
-        images = [len(segment.test) for segment in self.segments]
-        return {
-            **summarize(matrix, upto, images, upto_per_image=[row["upto_per_image"] for row in rows]),
+        images, shown = [len(group.test) for group in self.groups], [list(groups) for groups in self.shown]
+        accuracies = {
+            **summarize(matrix, upto, images, upto_per_image=[row["upto_per_image"] for row in rows], shown=shown),
             "random_encoder_accuracy": self.floor[network],
             "accuracy_matrix": matrix,
             "accuracy_upto": upto,
         }
+        if not self.listed:  # task t is that of segment t
+            return accuracies
+        floors = self.floor_by_group.get(network, [None] * len(self.groups))
+        groups = [
+            {"name": group.name, **own, "random_encoder_accuracy": floor}
+            for group, own, floor in zip(self.groups, by_task(matrix, shown), floors, strict=True)
+        ]
+        return {**accuracies, "groups": groups, "shown": shown}
 
     def final_probes(self, engine: Engine) -> dict[str, float]:
         """The other probes of the main network, in percent: on the held-out images, and on all test images."""
         features = self._features(engine, next(iter(self.networks(engine).values())))
-        rows = torch.cat([segment.train for segment in self.segments]).to(features.train_features.device)
-        held_out = torch.cat([segment.validation for segment in self.segments]).to(rows.device)
+        rows = torch.cat([group.train for group in self.groups]).to(features.train_features.device)
+        held_out = torch.cat([group.validation for group in self.groups]).to(rows.device)
         train = features.train_features[rows], features.train_labels[rows]
         test = features.test_features, features.test_labels
         accuracies: dict[str, float] = {}

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from climb.arguments import checked
-from climb.datasets import fingerprint, load, own_image_size
+from climb.datasets import OWN_IMAGES, Dataset, fingerprint, load, own_image_size
 from climb.engine import resolve_device
 from climb.errors import InputError
 from climb.memory.store import fits
@@ -34,7 +34,7 @@ from climb.session.results import RunResult, write_page
 from climb.session.session import Session
 from climb.settings.config import Execution, RunConfig
 from climb.settings.fields import check_settings
-from climb.streams import Manifest, Stream, make
+from climb.streams import Images, Manifest, Stream, make_manifest
 
 log = logging.getLogger("climb.session")
 
@@ -103,7 +103,7 @@ def open_session(
             f"dataset '{data.name}' has images of {data.image_size} px, the learner expects "
             f"{config.learner.image_size} px; set both to one size"
         )
-    manifest = manifest_of(config, len(data.classes))
+    manifest = manifest_of(config, images_of(data))
     stream = Stream(manifest, data.train.labels, data.test.labels)
     data = data.to(device) if fits(data.train.images.nbytes + data.test.images.nbytes, device) else data
     evaluator = Evaluator(config, data, stream)
@@ -112,17 +112,31 @@ def open_session(
     return Session(config, execution, folder, feed, observers, plugins, group)
 
 
-def manifest_of(config: RunConfig, classes: int) -> Manifest:
-    """The scenario of a configuration: a saved one, or one of the named kinds."""
+def manifest_of(config: RunConfig, images: Images) -> Manifest:
+    """The scenario of a configuration: a saved one, or a registered one by name."""
     stream = config.stream
     if stream.manifest is not None:
         return Manifest.from_json(json.dumps(stream.manifest))
-    return make(stream.kind, classes, stream.tasks, seed=config.seed, **stream.options)
+    return make_manifest(stream.kind, images, tasks=stream.tasks, seed=config.seed, options=stream.options)
+
+
+def images_of(data: Dataset) -> Images:
+    """What scenarios know about the images of a dataset."""
+    return Images(
+        train_labels=data.train.labels,
+        test_labels=data.test.labels,
+        classes=len(data.classes),
+        train_names=data.train.names,
+        test_names=data.test.names,
+        domains=data.domains,
+        train_domains=data.train.domains,
+        test_domains=data.test.domains,
+    )
 
 
 def _check_apart(config: RunConfig, execution: Execution, out: Path) -> None:
     """Reject a run folder among the images of a folder: it would count as a class."""
-    if config.data.dataset != "folder" or execution.data_root is None:
+    if config.data.dataset not in OWN_IMAGES or execution.data_root is None:
         return
     root = Path(execution.data_root).expanduser()
     parts = [root / part for part in ("train", "test", "val")] if (root / "train").is_dir() else [root]

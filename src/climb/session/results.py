@@ -78,7 +78,7 @@ class RunResult(Observer):
             "method": config.learner.method,
             "preset": config.learner.preset,
             "dataset": self._evaluator.data.name,
-            "tasks": len(self._manifest.tasks),
+            "tasks": len(self._evaluator.groups),
             "evaluated": evaluated,
             "seed": config.seed,
             "precision": engine.precision,

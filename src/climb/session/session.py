@@ -17,7 +17,7 @@ from climb.engine import Choices, Engine, choose, resolve_device
 from climb.errors import ClimbError
 from climb.learner import build_engine
 from climb.methods import find_method
-from climb.nets import weights_of
+from climb.nets import move_weights, weights_of
 from climb.parallel import SINGLE, Group, own_device
 from climb.precision import threads
 from climb.runs import Journal, RunFolder
@@ -281,7 +281,7 @@ class Session:
     def _build_engine(self, group: Group, choices: Choices | None = None) -> Engine:
         """An engine at its first step, by default with the session's choices."""
         choices = choices or self.choices
-        return build_engine(
+        engine = build_engine(
             self.config.learner,
             mean=self.feed.mean,
             std=self.feed.std,
@@ -292,6 +292,8 @@ class Session:
             layout=choices.layout,
             group=group,
         )
+        move_weights(engine.parts.network, repeat=self.config.repeat, seed=self.config.seed)
+        return engine
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 

@@ -96,6 +96,9 @@ class LearnerConfig:
     """Images of one mini-batch of the stream."""
     replay_batch: int = setting(128, least=1, symbol="b_r")
     """Images replayed in each gradient step; at most half of the capacity."""
+    replay_when_short: Literal["pause", "fill"] = setting("pause", added="pause")
+    """While the memory holds fewer images than one replay batch, after replay has started: "pause" replays none, "fill"
+    replays what is stored and makes up for the missing rows by further steps, so that budgets are equal."""
     passes: int = setting(3, least=1, symbol="n_p")
     """Gradient steps per mini-batch of the stream. Methods with smaller batches take more, for the same budget."""
     lr: float = setting(0.3, above=0, preset=True)
@@ -187,9 +190,9 @@ class StreamConfig:
     """The order of the images."""
 
     kind: str = setting("regular", names="scenario", flag="scenario")
-    """Kind of stream."""
+    """Order of the images."""
     tasks: int = setting(20)
-    """Number of tasks; the learner never sees it."""
+    """Number of tasks; the learner never sees it. 0 for a scenario that decides it, such as domain."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the scenario, from `StreamOptions`."""
     manifest: dict[str, Any] | None = None
@@ -206,6 +209,19 @@ class StreamOptions:
     """Most classes of an irregular task."""
     blur: int | None = setting(None)
     """Images on each side of a blurred boundary."""
+    domains: str | None = setting(None)
+    """Order of the domains of a domain stream, such as photo,sketch; others are left out. By default all, by name."""
+    returns: int | None = setting(None, least=1)
+    """How often each task of a recurring stream returns; 1 by default."""
+    return_share: float | None = setting(None, above=0, below=1)
+    """Share of a recurring task's images that arrive in its returns; 0.5 by default."""
+    tasks_by: Literal["class", "domain"] | None = setting(None)
+    """What makes a task of a recurring stream: some classes, or a domain; class by default."""
+    imbalance: float | None = setting(None, least=1)
+    """Size of the largest class of a long-tailed stream relative to the smallest; 100 by default."""
+    order: str | None = setting(None)
+    """File with the order of a custom stream: an index or a file name of a training image per line. An empty line
+    begins a new segment; without one, the list is cut into --tasks segments."""
     manifest: str | None = setting(None)
     """A saved scenario (scenario.json of another run) to replay."""
 
@@ -232,6 +248,9 @@ class RunConfig:
     """Name of the recipe it started from."""
     seed: int = setting(0)
     """Seed of everything random."""
+    repeat: int = setting(0, least=0, flag=False, added=0)
+    """0, or the number of a repeat that differs by rounding alone: its first weights are moved by one part in ten
+    million. Repeats show how far apart runs are for no reason."""
     data: DataConfig = field(default_factory=DataConfig)
     """The images."""
     stream: StreamConfig = field(default_factory=StreamConfig)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from climb.errors import unknown
 from climb.registry import first_line
@@ -12,12 +13,31 @@ from climb.settings.presets import NETWORK, apply_preset
 
 Recipe = Callable[[], RunConfig]
 RECIPES: dict[str, Recipe] = {}
+_RATES: dict[str, float] = {}
 
 
-def recipe(build: Recipe) -> Recipe:
-    """Register a recipe under its function's name, with dashes."""
-    RECIPES[build.__name__.replace("_", "-")] = build
-    return build
+def recipe(build: Recipe | None = None, *, rates: float = 1.0) -> Any:
+    """Register a recipe under its function's name, with dashes.
+
+    ``rates`` multiplies the learning rate of every method under every preset, for networks and streams that need
+    smaller steps than the paper's.
+    """
+
+    def register(build: Recipe) -> Recipe:
+        name = build.__name__.replace("_", "-")
+        RECIPES[name], _RATES[name] = build, rates
+        return build
+
+    return register if build is None else register(build)
+
+
+def with_rates(config: LearnerConfig, recipe: str) -> LearnerConfig:
+    """The learner with the learning rate that a recipe makes of a preset's or a method's.
+
+    >>> with_rates(LearnerConfig(lr=0.3), "cifar100-20").lr
+    0.3
+    """
+    return replace(config, lr=_RATES.get(recipe, 1.0) * config.lr)
 
 
 def get_recipe(name: str, *, preset: str = "default") -> RunConfig:
@@ -32,7 +52,7 @@ def get_recipe(name: str, *, preset: str = "default") -> RunConfig:
     return replace(
         config,
         recipe=name,
-        learner=apply_preset(config.learner, preset),
+        learner=with_rates(apply_preset(config.learner, preset), name),
         evaluation=replace(config.evaluation, network=NETWORK[preset]),
     )
 
@@ -113,5 +133,15 @@ def folder() -> RunConfig:
     return RunConfig(
         data=DataConfig(dataset="folder", image_size=64),
         stream=StreamConfig(tasks=5),
+        learner=LearnerConfig(backbone="resnet18", image_size=64),
+    )
+
+
+@recipe
+def domains() -> RunConfig:
+    """Your own images by domain and class (--data FOLDER), one domain after another, ResNet-18 at 64 px."""
+    return RunConfig(
+        data=DataConfig(dataset="domains", image_size=64),
+        stream=StreamConfig(kind="domain", tasks=0),
         learner=LearnerConfig(backbone="resnet18", image_size=64),
     )

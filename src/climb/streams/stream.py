@@ -1,4 +1,4 @@
-"""The order in which training images arrive, and the tasks to which a manifest assigns them."""
+"""The order in which training images arrive, and the groups of images on which features are evaluated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from climb.errors import InputError
 from climb.seeds import frozen_generator
 from climb.streams.manifest import Manifest, check_int, join_numbers
-from climb.streams.scenarios import even_sizes
+from climb.streams.sizes import even_sizes
 
 Indices = npt.NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Batch:
 
 
 class Stream:
-    """A manifest applied to the labels of a dataset.
+    """A manifest applied to the labels of a dataset: `groups` to evaluate, and `shown`, the groups of each segment.
 
     Labels serve to build the stream and to evaluate. A `Batch` has none, and its ``ends_segment`` is for the
     evaluator, not for a learner.
@@ -52,7 +52,7 @@ class Stream:
 
     def __init__(self, manifest: Manifest, train_labels: torch.Tensor, test_labels: torch.Tensor) -> None:
         self.manifest = manifest
-        self.segments, self._arrivals = assign(manifest, train_labels, test_labels)
+        self.groups, self._arrivals, self.shown = assign(manifest, train_labels, test_labels)
 
     def __len__(self) -> int:
         """Training images in the stream, including those left over when it is cut into mini-batches."""
@@ -94,8 +94,8 @@ class Stream:
         [(50, None), (50, 0), (50, None), (50, 1)]
         """
         check_int(size, "the mini-batch size", least=1)
-        if check_int(count, "the number of mini-batches", least=1) < len(self.segments):
-            needed = len(self.segments)
+        if check_int(count, "the number of mini-batches", least=1) < len(self._arrivals):
+            needed = len(self._arrivals)
             raise InputError(f"{count} mini-batches cannot end {needed} segments; use {needed} or more")
         if check_int(start, "start", least=0) > count:
             raise InputError(f"start {start} is past the end of {count} mini-batches; use 0 to {count}")
@@ -131,45 +131,49 @@ def _batches_of(arrival: torch.Tensor, size: int) -> int:
     return max(len(arrival) // size, 1)
 
 
-# -- tasks: which images arrive in each --------------------------------------------------------------------------------
+# -- groups and segments -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Segment:
-    """The images of one task, as int64 CPU tensors of indices. For evaluation."""
+class Group:
+    """Images on which features are evaluated, as int64 CPU tensors of indices: those of a task, a domain, a time."""
 
+    name: str
+    """"1", "2", ... for tasks."""
     train: torch.Tensor
     """(n,) into the training split, in order of arrival. Never empty.
 
-    Includes the images that are left over when the segment is cut into mini-batches: probes train on them.
+    Includes the images that are left over when a segment is cut into mini-batches: probes train on them.
     """
     validation: torch.Tensor
     """(m,) into the training split, ascending. Held out, never trained on."""
     test: torch.Tensor
     """(k,) into the test split, ascending."""
-    classes: tuple[int, ...]
-    """The classes of this task; all classes in an i.i.d. stream."""
+
+
+Shown = tuple[tuple[int, ...], ...]
+"""The groups that each segment shows. Groups are numbered in the order in which they are shown first."""
 
 
 def assign(
     manifest: Manifest, train_labels: torch.Tensor, test_labels: torch.Tensor
-) -> tuple[tuple[Segment, ...], tuple[torch.Tensor, ...]]:
-    """Assign the images with these labels, int64 (n,) and (m,), to the tasks of a manifest.
+) -> tuple[tuple[Group, ...], tuple[torch.Tensor, ...], Shown]:
+    """The groups of a manifest for images with these labels, int64 (n,) and (m,).
 
-    Returns the segments, and the images that arrive in each. They differ if boundaries are blurred.
+    Returns the groups, the images that arrive in each segment, and the groups that each segment shows.
     """
+    if manifest.is_listed:
+        return _listed(manifest, len(train_labels), len(test_labels))
     labels = check_labels(train_labels, manifest.classes, "training")
     test = check_labels(test_labels, manifest.classes, "test")
     held_out = draw_validation(labels, manifest.validation, frozen_generator(manifest.seed, "split"))
-    classes = manifest.tasks
     if manifest.kind == "iid":
-        classes = (tuple(range(manifest.classes)),) * len(classes)
         trains = arrivals = _shares(manifest, np.flatnonzero(~held_out), "stream order")
         validations = [np.sort(share) for share in _shares(manifest, np.flatnonzero(held_out), "validation shares")]
         tests = [np.sort(share) for share in _shares(manifest, np.arange(len(test)), "test shares")]
     else:
         shuffle = frozen_generator(manifest.seed, "stream order")
-        members = [np.isin(labels, task) for task in classes]
+        members = [np.isin(labels, task) for task in manifest.tasks]
         arrivals = [shuffle.permutation(np.flatnonzero(own & ~held_out)) for own in members]
         if manifest.blur:
             # A separate generator: away from the boundaries, images arrive as without blur.
@@ -177,12 +181,37 @@ def assign(
         stream = np.concatenate(arrivals)
         trains = [stream[own[stream]] for own in members]
         validations = [np.flatnonzero(own & held_out) for own in members]
-        tests = [np.flatnonzero(np.isin(test, task)) for task in classes]
-    segments = tuple(
-        Segment(train=to_tensor(train), validation=to_tensor(validation), test=to_tensor(own_test), classes=own)
-        for train, validation, own_test, own in zip(trains, validations, tests, classes, strict=True)
+        tests = [np.flatnonzero(np.isin(test, task)) for task in manifest.tasks]
+    groups = tuple(
+        Group(name=str(number), train=to_tensor(train), validation=to_tensor(validation), test=to_tensor(own_test))
+        for number, (train, validation, own_test) in enumerate(zip(trains, validations, tests, strict=True), 1)
     )
-    return segments, tuple(map(to_tensor, arrivals))
+    return groups, tuple(map(to_tensor, arrivals)), tuple((number,) for number in range(len(groups)))
+
+
+def _listed(
+    manifest: Manifest, train_images: int, test_images: int
+) -> tuple[tuple[Group, ...], tuple[torch.Tensor, ...], Shown]:
+    """The groups and segments of a manifest that lists its images."""
+    for part, count, lists in (
+        ("training", train_images, [*(g.train for g in manifest.groups), *(g.validation for g in manifest.groups),
+                                    *(s.images for s in manifest.segments)]),
+        ("test", test_images, [g.test for g in manifest.groups]),
+    ):  # fmt: skip
+        if (highest := max(map(max, filter(None, lists)), default=0)) >= count:
+            raise InputError(
+                f"the manifest lists {part} image {highest}, and the dataset has images 0 to {count - 1}; use a "
+                "manifest made for this dataset"
+            )
+    groups = tuple(
+        Group(
+            name=group.name,
+            **{part: torch.tensor(getattr(group, part), dtype=torch.int64) for part in ("train", "validation", "test")},
+        )
+        for group in manifest.groups
+    )
+    arrivals = tuple(torch.tensor(segment.images, dtype=torch.int64) for segment in manifest.segments)
+    return groups, arrivals, tuple(segment.groups for segment in manifest.segments)
 
 
 def _shares(manifest: Manifest, images: Indices, name: str) -> list[Indices]:

@@ -66,14 +66,17 @@ def render_csv(table: Table) -> str:
     """Data without rounding, a line per cell: mean, spread, test, interval, the paper's value and the raw values."""
     out, layout = io.StringIO(), table.layout
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_HEADINGS)
+    writer.writerow([*CSV_HEADINGS, *(["repeat_noise", "within_noise"] if table.noise else [])])
     for column, row, metric in product(layout.columns, layout.rows, layout.metrics):
         if cell := table.cell(row.label, column, metric.label):
             paper, place = cell.paper, (layout.name, column, row.label, row.kind, row.group, metric.label)
             numbers = (cell.mean, cell.std, cell.n, int(cell.bold), cell.p, cell.effect, cell.pairs)
             printed = (paper.mean, paper.std, int(paper.bold)) if paper else (None, None, None)
             runs = (" ".join(map(str, cell.seeds)), " ".join(map(repr, cell.values)))
-            writer.writerow([*place, *numbers, *(cell.interval or (None, None)), *printed, cell.difference, *runs])
+            noise = table.noise.get(metric.label)
+            marks = [noise and noise.std, int(cell.within_noise)] if table.noise else []
+            interval = cell.interval or (None, None)
+            writer.writerow([*place, *numbers, *interval, *printed, cell.difference, *runs, *marks])
     return out.getvalue()
 
 

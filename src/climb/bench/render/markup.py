@@ -82,7 +82,8 @@ def _latex_field(field: Field) -> str:
     signed = field.value[0] in "+-"  # in text, a minus would be a hyphen
     bold = rf"$\mathbf{{{field.value}}}$" if signed else rf"\textbf{{{field.value}}}"
     number = bold if field.bold else f"${field.value}$" if signed else field.value
-    return number + (rf"{{\small$\pm${field.spread}}}" if field.spread else "")
+    spread = rf"{{\small$\pm${field.spread}}}" if field.spread else ""
+    return number + spread + r"$\,\sim$" * field.within_noise
 
 
 def render_html(table: Table) -> str:
@@ -114,7 +115,7 @@ def _html_body(table: Table, column: str, block: list[Line]) -> str:
             spread = f" <small>± {escape(field.spread)}</small>" if field.spread else ""
             details = escape(_details(table.cell(line.row.label, column, heading.metric.label), heading.metric.digits))
             kind = f' title="{details}"' if heading.part == OURS else ' class="beside"'
-            cells += f"<td{kind}>{value}{spread}</td>"
+            cells += f"<td{kind}>{value}{spread}{' ~' * field.within_noise}</td>"
         kind = ' class="apart"' if line.apart else ""
         lines.append(f'<tr{kind}>{place}<th scope="row">{escape(line.row.label)}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody>"])

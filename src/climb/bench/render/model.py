@@ -18,11 +18,13 @@ class Field:
     value: str
     spread: str = ""
     bold: bool = False
+    within_noise: bool = False
+    """Whether it differs from the best by less than the repeat noise; shown by a tilde."""
 
     @property
     def text(self) -> str:
-        """Value and spread: ``44.09 ± 0.30``."""
-        return f"{self.value} ± {self.spread}" if self.spread else self.value
+        """Value, spread and tilde: ``44.09 ± 0.30 ~``."""
+        return " ".join([self.value, *([f"± {self.spread}"] if self.spread else []), *["~"] * self.within_noise])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,4 +95,5 @@ def _field(cell: Cell | None, heading: Heading) -> Field:
     if heading.part == DIFFERENCE:
         return Field(value=f"{cell.difference:+.{digits}f}")
     spread = "" if number.std is None else f"{number.std:.{digits}f}"
-    return Field(value=f"{number.mean:.{digits}f}", spread=spread, bold=number.bold)
+    within_noise = cell.within_noise and heading.part == OURS
+    return Field(value=f"{number.mean:.{digits}f}", spread=spread, bold=number.bold, within_noise=within_noise)
