@@ -12,12 +12,13 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 from climb.cli.options import options_of, with_settings
 from climb.cli.output import OneLine, print_table
 from climb.files import write_json
-from climb.settings.config import DataOptions
+from climb.settings.config import DataOptions, Execution
 
 RANGE = options_of(DataOptions, only=["pixel_range"])
+ARITHMETIC = options_of(Execution, only=["precision", "engine"])
 
 
-@with_settings(data=RANGE)
+@with_settings(data=RANGE, execution=ARITHMETIC)
 def embed(model: str, images: str, /, *, out: str, device: str = "auto", **options: Any) -> None:
     """Write the features of images to a file, one row per image, with their paths.
 
@@ -47,7 +48,7 @@ def embed(model: str, images: str, /, *, out: str, device: str = "auto", **optio
 PROBES = (("linear", "the protocol of climb run"), ("knn", "nearest neighbours"), ("ridge", "alpha = 1"))
 
 
-@with_settings(data=RANGE)
+@with_settings(data=RANGE, execution=ARITHMETIC)
 def probe(
     model: str,
     images: str,
@@ -95,7 +96,7 @@ def probe(
         print(out)
 
 
-@with_settings(data=RANGE)
+@with_settings(data=RANGE, execution=ARITHMETIC)
 def search(
     model: str,
     image: str,
