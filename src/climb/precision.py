@@ -1,8 +1,9 @@
-"""What the hardware computes: full float32 products, the widest float, usable cores, the gain of bf16, and whether
-kernels can be built."""
+"""What the hardware computes: full float32 products, the widest float, usable cores, reused memory, the gain of bf16,
+and whether kernels can be built."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import sys
@@ -99,6 +100,27 @@ def threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of mallopt, in malloc.h
+
+
+@cache
+def reuse_memory() -> bool:
+    """Have the C library reuse the memory of freed tensors. By default, it returns large blocks to the system, which
+    clears every page before a step gets it again. Once per process; only with glibc. Variables such as
+    ``MALLOC_TRIM_THRESHOLD_`` take precedence.
+
+    Returns:
+        Whether the C library accepted it.
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, 2**28)) and bool(mallopt(_TRIM_THRESHOLD, 2**30))
 
 
 @cache

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TINY = {
     "step": "--device cpu --backbone micro --image-size 16 --warm-up 1 --batches 2 --engines eager --parts",
-    "cpu": "--rows tiny --turns 1 --seconds 0.1 --engine eager",
+    "cpu": "--rows tiny tiny-evaluation tiny-embed --turns 1 --seconds 0.1 --engine eager",
     "peers": "--backbones micro --image-size 16 --replay-batch 8 --capacity 50 --turns 1 --seconds 0.1 --steps 0",
     "methods": "--device cpu --backbone micro --warm-up 0 --batches 1 --methods er-fifo --together",
     "memory": "--batches 2 --embedding-dim 16 --image-size 8",

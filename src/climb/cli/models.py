@@ -14,12 +14,13 @@ from climb.cli.options import options_of, with_settings
 from climb.cli.output import OneLine, print_table
 from climb.errors import InputError
 from climb.files import write_json
-from climb.settings.config import DataOptions
+from climb.settings.config import DataOptions, Execution
 
 RANGE = options_of(DataOptions, only=["pixel_range"])
+ARITHMETIC = options_of(Execution, only=["precision", "engine"])
 
 
-@with_settings(data=RANGE)
+@with_settings(data=RANGE, execution=ARITHMETIC)
 def embed(
     model: str, images: str, /, *, out: str, comparable: bool = False, device: str = "auto", **options: Any
 ) -> None:
@@ -52,7 +53,7 @@ def embed(
 PROBES = {"linear": "linear", "knn": "kNN", "ridge": "ridge"}
 
 
-@with_settings(data=RANGE)
+@with_settings(data=RANGE, execution=ARITHMETIC)
 def probe(
     model: str,
     images: str,
@@ -147,7 +148,7 @@ def _error(value: float | None) -> str:
     return "" if value is None else f" ± {value:.2f}"
 
 
-@with_settings(data=RANGE)
+@with_settings(data=RANGE, execution=ARITHMETIC)
 def search(
     model: str,
     image: str,

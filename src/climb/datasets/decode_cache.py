@@ -23,6 +23,7 @@ from climb.images.convert import Fit, as_pixel_range
 from climb.images.decode import ImageError
 from climb.images.find import EXTENSIONS, image_files
 from climb.images.tensors import Decoder
+from climb.precision import usable_cores
 
 FORMAT_VERSION = 2
 """Part of the cache key. Raise it when the same files would decode to different bytes."""
@@ -180,7 +181,7 @@ def _write_images(target: Path, files: Sequence[Path], decoder: Decoder) -> dict
         except ImageError as error:
             return f"{error.reason}: {error.detail}"
 
-    with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(max_workers=min(16, usable_cores())) as pool:
         for start in range(0, len(files), _CHUNK):
             for position, image in enumerate(pool.map(decode, files[start : start + _CHUNK]), start=start):
                 if isinstance(image, str):

@@ -20,11 +20,13 @@ from climb.precision import missing_for_kernels, threads, usable_cores
 log = logging.getLogger(__name__)
 
 FEWEST_STEPS = 1000
-"""Steps of a run from which on measuring pays; it takes about sixteen."""
-COMPILING_PAYS = 900.0
-"""Seconds of a run from which on compiling for a CPU pays; without cached kernels it takes a minute or two."""
+"""Steps of a run from which on measuring pays; it takes sixteen to eighty."""
+COMPILING_PAYS = 300.0
+"""Seconds of a run from which on compiling for a CPU pays; without cached kernels it takes half a minute to two."""
 MARGIN = 0.95
 """A choice must take at most this share of the time of another to replace it, so that noise decides nothing."""
+LONG_ENOUGH = 0.5
+"""Seconds of mini-batches, at least four and at most twenty, from which on the fastest of them tells the speed."""
 REFERENCE = {"precision": "float32", "layout": "contiguous", "engine": "eager"}
 """The choices on a CPU that all others agree with, up to rounding. Older files contain none and have these."""
 
@@ -128,8 +130,8 @@ def _seconds(choices: Choices, make: Callable[[Choices], Engine]) -> float:
         rows = engine.parts.batch.rows(config) if isinstance(engine.parts.batch, IidChunks) else config.stream_batch
         shape = (rows, 3, config.image_size, config.image_size)
         _fill_memory(engine, shape)
-        times = []
-        for _ in range(4):
+        times: list[float] = []
+        while len(times) < 4 or (sum(times[1:]) < LONG_ENOUGH and len(times) < 20):
             images = torch.randint(0, 256, shape, dtype=torch.uint8)
             steps, began = engine.budget.steps, time.perf_counter()
             engine.observe(images)

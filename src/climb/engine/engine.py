@@ -23,6 +23,7 @@ from climb.errors import ClimbError, InputError
 from climb.memory import InsertReport, Memory
 from climb.nets import frozen
 from climb.parallel import SINGLE, Group
+from climb.precision import reuse_memory
 from climb.seeds import restore, torch_generator
 from climb.settings.config import LearnerConfig
 
@@ -109,6 +110,8 @@ class Engine:
         self.group = group
         prepare_across(parts, self.group)
         parts.prepare(device)
+        if device.type == "cpu":
+            reuse_memory()
         self._generator = torch_generator(seed, "augmentation", device)
         self._no_targets = torch.zeros(0, device=device)
         self._replayed = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
@@ -55,26 +56,32 @@ class Parts:
             self.lay_out("channels-last")
 
     def lay_out(self, layout: Layout, image_size: int | None = None) -> None:
-        """Give the kernels of convolutions a memory layout; images follow. Numbers change in the last bits only.
-
-        Given an ``image_size``, a network that fails with channels last, since it views images as rows, keeps the
-        contiguous layout.
-        """
-        memory_format = torch.channels_last if layout == "channels-last" else torch.contiguous_format
-        for module in self._modules():
-            module.to(memory_format=memory_format)  # type: ignore[call-overload]
-        if layout == "contiguous" or image_size is None:
-            return
-        try:
-            with frozen(self.network):
-                self.network(torch.zeros(1, 3, image_size, image_size, device=next(self.network.parameters()).device))
-        except RuntimeError as error:
-            log.info("the network keeps the contiguous layout: %s", str(error).splitlines()[0])
-            self.lay_out("contiguous")
+        """Give the kernels of convolutions a memory layout; see `lay_out`."""
+        lay_out(self._modules(), layout, image_size)
 
     def _modules(self) -> list[nn.Module]:
         modules = (self.network, self.objective, self.alignment, self.average)
         return [module for module in modules if module is not None]
+
+
+def lay_out(modules: Sequence[nn.Module], layout: Layout, image_size: int | None = None) -> None:
+    """Give the kernels of convolutions a memory layout; images follow. Numbers change in the last bits only.
+
+    Given an ``image_size``, all modules keep the contiguous layout if the first one, a network, fails with channels
+    last, since it views images as rows.
+    """
+    memory_format = torch.channels_last if layout == "channels-last" else torch.contiguous_format
+    for module in modules:
+        module.to(memory_format=memory_format)  # type: ignore[call-overload]
+    if layout == "contiguous" or image_size is None:
+        return
+    network = modules[0]
+    try:
+        with frozen(network):
+            network(torch.zeros(1, 3, image_size, image_size, device=next(network.parameters()).device))
+    except RuntimeError as error:
+        log.info("the network keeps the contiguous layout: %s", str(error).splitlines()[0])
+        lay_out(modules, "contiguous")
 
 
 def prepare_across(parts: Parts, group: Group) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from climb.engine import Precision
 from climb.engine.inference import inference
 from climb.errors import ClimbError, InputError
+from climb.precision import reuse_memory
 
 
 def batch_size(image_size: int) -> int:
@@ -21,11 +22,16 @@ def batch_size(image_size: int) -> int:
     return max(32, min(1024, 2**23 // image_size**2))
 
 
+CACHED_PIXELS = 2**18
+"""Pixels that a CPU encodes at a time, so that intermediate results stay in its cache."""
+
+
 def extract_features(
     encoder: nn.Module,
     images: Tensor,
     prepare: Callable[[Tensor], Tensor],
     *,
+    encode: Callable[[Tensor], Tensor] | None = None,
     batch_size: int = 1024,
     device: torch.device | str,
     precision: Precision = "float32",
@@ -39,7 +45,8 @@ def extract_features(
         encoder: a module on ``device``.
         images: uint8 (n, 3, H, W) on any device, also memory-mapped. They are moved batch by batch.
         prepare: converts a uint8 batch to the encoder's input, normalised floats.
-        batch_size: images encoded at a time.
+        encode: the encoder's forward if it is another function, such as a compiled one.
+        batch_size: most images encoded at a time; a CPU takes fewer. Features do not depend on it.
         device: where features are computed.
         precision: of the forward passes.
 
@@ -55,11 +62,16 @@ def extract_features(
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
     device = torch.device(device)
+    if device.type == "cpu":
+        batch_size = min(batch_size, max(8, CACHED_PIXELS // (images.shape[2] * images.shape[3])))
+        reuse_memory()
     features: Tensor | None = None
     with inference(encoder, device, precision):
         for start in range(0, len(images), batch_size):
             batch = images[start : start + batch_size].to(device)
-            rows = encoder(prepare(batch))
+            # A partial batch has a shape of its own, which is not worth compiling.
+            forward = encode if encode is not None and len(batch) == batch_size else encoder
+            rows = forward(prepare(batch))
             if rows.ndim != 2 or len(rows) != len(batch):
                 returned = f"for {len(batch)} images it returned {tuple(rows.shape)}"
                 raise InputError(f"the encoder must return features (n, f); {returned}.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -11,6 +13,7 @@ import torch
 from climb.errors import InputError
 from climb.evaluation.features import check_label_range, check_pair
 from climb.evaluation.linear import LinearProbeConfig, fit_linear_probe
+from climb.precision import full_float32, threads
 
 
 class Experience(Protocol):
@@ -83,10 +86,13 @@ def evaluate(
     """
     _check(data, experiences, after=after, classes=classes)
     so_far = experiences[: after + 1]
-    correct = _correct_answers(data, experiences, config=config, seed=seed)
-    correct_upto = correct
+    needed = [experiences]
     if len(so_far) < len(experiences):  # otherwise both probes are identical: equal rows, equal seed
-        correct_upto = _correct_answers(data, so_far, config=config, seed=seed)
+        needed.append(so_far)
+    answers = _side_by_side(
+        partial(_correct_answers, data, config=config, seed=seed), needed, data.train_features.device
+    )
+    correct, correct_upto = answers[0], answers[-1]
     counts = [len(experience.test) for experience in experiences]
     per_task = tuple(100.0 * hits / count for hits, count in zip(correct, counts, strict=True))
     upto_per_task = [100.0 * hits / count for hits, count in zip(correct_upto, counts[: after + 1], strict=True)]
@@ -96,6 +102,20 @@ def evaluate(
         upto=sum(upto_per_task) / len(upto_per_task),
         upto_per_image=100.0 * sum(correct_upto) / sum(counts[: after + 1]),
     )
+
+
+def _side_by_side(
+    answers: Callable[[Sequence[Experience]], list[int]], needed: list[Sequence[Experience]], device: torch.device
+) -> list[list[int]]:
+    """The answers to all that is needed: on several CPU threads, each on one of them.
+
+    Operations of a probe are too small to share out over threads.
+    """
+    if len(needed) == 1 or torch.get_num_threads() == 1 or device.type != "cpu":
+        return [answers(experiences) for experiences in needed]
+    # Switches of the process: threads of the pool inherit them.
+    with full_float32(), threads(1), ThreadPoolExecutor(len(needed)) as pool:
+        return list(pool.map(answers, needed))
 
 
 def _correct_answers(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +18,7 @@ from climb.export.model_loader import OpenModel
 from climb.images.convert import PixelRange
 from climb.images.decode import ImageError
 from climb.images.tensors import Decoder
+from climb.precision import usable_cores
 from climb.sources import open_source
 from climb.sources.folder import STANDARD_INPUT
 
@@ -71,7 +71,7 @@ def images_of(
     ``pixel_range`` is what becomes black and white in images of more than 8 bits; None for the range of each image.
     Images that cannot be decoded are logged and skipped. An unusable source raises an error before the first image.
     """
-    source = open_source(images, image_size=image_size, workers=min(8, os.cpu_count() or 1), pixel_range=pixel_range)
+    source = open_source(images, image_size=image_size, workers=min(8, usable_cores()), pixel_range=pixel_range)
     if source.endless and source.name != STANDARD_INPUT:
         raise InputError(f"{source.name} is endless; give a finite source: a folder, tar shards, a video")
     return (Picture(path=item.where, pixels=item.image) for item in source)

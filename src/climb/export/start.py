@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from climb.errors import ClimbError
-from climb.evaluation.features import batch_size, extract_features
 from climb.evaluation.start import start_name, start_network
-from climb.export.model_loader import FromPixels, OpenModel
+from climb.export.model_loader import OpenModel
 from climb.runs import RunFolder
 from climb.settings.config import LearnerConfig, from_dict
 from climb.state import load_tree
@@ -24,14 +23,12 @@ class Start:
 
     name: str
     """Its network and its weights, in a few words."""
-    network: FromPixels
-    device: torch.device
-    image_size: int
+    model: OpenModel
+    """The encoder, computed like the one that it became."""
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
         """Features (n, f), float32 on the CPU, of uint8 images (n, 3, S, S)."""
-        size = batch_size(self.image_size)
-        return extract_features(self.network, images, lambda batch: batch, batch_size=size, device=self.device).cpu()
+        return self.model.features(images)
 
 
 def start_of(model: OpenModel) -> Start | str:
@@ -44,9 +41,8 @@ def start_of(model: OpenModel) -> Start | str:
         encoder = start_network(config, seed=seed).encoder
     except ClimbError as error:  # its weights are not on this machine
         return f"its start cannot be rebuilt: {error}"
-    network = FromPixels(encoder, mean=model.saved.mean, std=model.saved.std).to(model.device).eval()
-    name = start_name(config, seed=seed)
-    return Start(name=name, network=network, device=model.device, image_size=model.saved.image_size)
+    opened = replace(model, saved=replace(model.saved, encoder=encoder))
+    return Start(name=start_name(config, seed=seed), model=opened)
 
 
 def _configuration(model: OpenModel) -> tuple[LearnerConfig, int] | None:
