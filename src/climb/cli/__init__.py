@@ -18,7 +18,7 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 RESUMABLE = ("run", "learn", "bench", "tune")
 """Verbs whose command continues an interrupted one."""
 
-MODULES = ("run", "bench", "pages", "models", "lists")
+MODULES = ("run", "bench", "pages", "models", "memory", "lists")
 """In the order of the help. Each module names its verbs in ``VERBS``."""
 LESS_MEMORY = (
     "Stop other programs on the device (climb bench: a lower --per-device), or use less memory: --replay-batch 64, "

@@ -13,10 +13,12 @@ from climb.export.exporter import export
 from climb.export.feature_files import read_features, write_features
 from climb.export.model_loader import FromPixels, OpenModel, StoredImages, open_model, stored_images
 from climb.export.probe import probe
+from climb.export.score import ImageScore, score, write_scores
 from climb.export.search import SearchResult, search
 
 __all__ = [
     "FromPixels",
+    "ImageScore",
     "OpenModel",
     "Picture",
     "SearchResult",
@@ -28,7 +30,9 @@ __all__ = [
     "open_model",
     "probe",
     "read_features",
+    "score",
     "search",
     "stored_images",
     "write_features",
+    "write_scores",
 ]
