@@ -15,7 +15,7 @@ from torch import nn
 
 from climb.export.model_loader import FromPixels
 from climb.files import write_atomic
-from climb.nets import MicroNet, ResNet, SavedEncoder, TimmModel, VisionTransformer
+from climb.nets import EfficientNetLite, HubModel, MicroNet, ResNet, SavedEncoder, TimmModel, VisionTransformer
 from climb.state import metadata
 
 
@@ -47,8 +47,8 @@ def fingerprint(saved: SavedEncoder) -> str:
 
 
 def _plain(saved: SavedEncoder, name: str) -> str:
-    # `TimmModel` holds timm's model one level down.
-    return name.removeprefix("model.") if isinstance(saved.encoder, TimmModel) else name
+    # Models of other libraries are one level down.
+    return name.removeprefix("model.") if isinstance(saved.encoder, TimmModel | HubModel) else name
 
 
 _REPLACED = {"InputError": "InputError = ValueError"}
@@ -67,7 +67,7 @@ _LOAD = '''def load(folder: str | Path = Path(__file__).parent) -> FromPixels:
 
 
 def torch_source(encoder: nn.Module) -> str | None:
-    """Source of a Python file that builds the encoder with torch and safetensors only; None for timm's networks."""
+    """Source of a Python file that builds the encoder with torch and safetensors only; None for networks of other libraries."""
     # Assembled from the source of the classes that were trained, so that the two cannot differ.
     construction = _construction(encoder)
     if construction is None:
@@ -89,6 +89,8 @@ def _construction(encoder: nn.Module) -> str | None:
         depths = tuple(len(stage) for stage in (encoder.layer1, encoder.layer2, encoder.layer3, encoder.layer4))
         small = isinstance(encoder.maxpool, nn.Identity)
         return f"ResNet({type(encoder.layer1[0]).__name__}, {depths}, small_stem={small})"
+    if isinstance(encoder, EfficientNetLite):
+        return "EfficientNetLite()"
     if isinstance(encoder, MicroNet):
         return "MicroNet()"
     if isinstance(encoder, VisionTransformer):
