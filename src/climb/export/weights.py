@@ -16,6 +16,7 @@ from torch import nn
 from climb.export.model_loader import FromPixels
 from climb.files import write_atomic
 from climb.nets import EfficientNetLite, HubModel, MicroNet, ResNet, SavedEncoder, TimmModel, VisionTransformer
+from climb.nets.saved_encoder import facts
 from climb.state import metadata
 
 
@@ -30,7 +31,7 @@ def plain_weights(saved: SavedEncoder) -> dict[str, torch.Tensor]:
 def write_weights(path: Path, saved: SavedEncoder) -> None:
     """Write the weights. The file's header has the network for climb; other programs can ignore it."""
     encoder = {name: {"$tensor": _plain(saved, name)} for name in saved.encoder.state_dict()}
-    tree = {**vars(saved), "encoder": encoder, "weights_sha256": fingerprint(saved)}
+    tree = {**facts(saved), "encoder": encoder, "weights_sha256": fingerprint(saved)}
     weights = plain_weights(saved)
     # Serialised to bytes first: `save_file` creates files that only their owner can read.
     body = save(weights, metadata=metadata("encoder", tree, weights))
@@ -67,7 +68,7 @@ _LOAD = '''def load(folder: str | Path = Path(__file__).parent) -> FromPixels:
 
 
 def torch_source(encoder: nn.Module) -> str | None:
-    """Source of a Python file that builds the encoder with torch and safetensors only; None for networks of other libraries."""
+    """Python source that builds the encoder with torch and safetensors only; None if another library has it."""
     # Assembled from the source of the classes that were trained, so that the two cannot differ.
     construction = _construction(encoder)
     if construction is None:
