@@ -10,6 +10,7 @@ from climb.nets.average import StartAverage
 from climb.nets.build import BACKBONES, backbone, build_network, check_backbone
 from climb.nets.efficientnet_lite import EfficientNetLite, efficientnet_lite0
 from climb.nets.heads import bottleneck, plain_projector, projector
+from climb.nets.hf_model import HubModel, hub_model
 from climb.nets.micro import MicroNet, micronet
 from climb.nets.network import IMAGENET_MEAN, IMAGENET_STD, Channels, Encoded, Network, Pretrained, frozen, move_weights
 from climb.nets.resnet import ResNet, load_torchvision, resnet18, resnet34, resnet50
@@ -25,6 +26,7 @@ __all__ = [
     "Channels",
     "EfficientNetLite",
     "Encoded",
+    "HubModel",
     "MicroNet",
     "Network",
     "Pretrained",
@@ -40,6 +42,7 @@ __all__ = [
     "check_backbone",
     "efficientnet_lite0",
     "frozen",
+    "hub_model",
     "load_encoder",
     "load_torchvision",
     "micronet",

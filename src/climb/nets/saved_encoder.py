@@ -30,9 +30,15 @@ class SavedEncoder:
 
 def save_encoder(path: Path, saved: SavedEncoder, **notes: Any) -> None:
     """Write an encoder to a file. ``notes`` are plain data stored with it."""
-    # A network of transformers can be rebuilt without the folder or the hub that it came from.
-    plain = {name: getattr(saved.encoder, name) for name in ("architecture",) if hasattr(saved.encoder, name)}
-    save_tree(path, {**vars(saved), "encoder": saved.encoder.state_dict(), **plain, **notes}, kind="encoder")
+    save_tree(path, {**facts(saved), "encoder": saved.encoder.state_dict(), **notes}, kind="encoder")
+
+
+def facts(saved: SavedEncoder) -> dict[str, Any]:
+    """What a file says of an encoder, besides its weights."""
+    known = {name: value for name, value in vars(saved).items() if name != "encoder"}
+    architecture = getattr(saved.encoder, "architecture", None)
+    # With it, a network of transformers can be rebuilt without the folder or the hub that it came from.
+    return known if architecture is None else {**known, "architecture": architecture}
 
 
 def load_encoder(
