@@ -15,10 +15,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler, normalize
 
 from climb import Climb
+from climb.datasets.folder import domains
 from climb.errors import InputError
 from climb.evaluation.tuned_ridge import choose_penalty
 from climb.export import OpenModel, embed, images_of, open_model, probe
 from climb.session import execute
+from climb.session.labelled_folder import labelled_folder
 from climb.settings.config import (
     DataConfig,
     EvaluationConfig,
@@ -245,6 +247,25 @@ def test_domains_are_seen_and_shots_are_per_class_and_domain(
     (folder / "dusk/class1").rename(folder / "dusk/other")
     assert probe(model, folder)["domains"] == 0  # not the same classes: the first level are classes
     assert probe(model, folder, domains=True)["classes"] == 4
+
+
+def test_the_test_part_of_domains_is_that_of_the_dataset(coloured: Coloured, tmp_path: Path) -> None:
+    """So that the probe of a run on domains tests no image that the run was trained on."""
+    for domain in ("noon", "dusk"):
+        shutil.move(coloured({"": 10}), tmp_path / "all" / domain)
+    data = domains(root=tmp_path / "all", image_size=16, seed=3)
+    listed = labelled_folder(tmp_path / "all", seed=3)
+    assert sorted(str(file.path.relative_to(tmp_path / "all")) for file in listed.test) == sorted(data.test.names)
+    assert listed.domains == list(data.domains)
+
+
+def test_domains_of_both_parts_must_be_the_same(model: OpenModel, coloured: Coloured, tmp_path: Path) -> None:
+    for place in ("train/noon", "train/dusk", "test/noon", "test/dusk"):
+        shutil.move(coloured({"": 3}), tmp_path / "all" / place)
+    assert probe(model, tmp_path / "all")["test_images"] == 18
+    shutil.move(tmp_path / "all/test/dusk", tmp_path / "all/test/night")
+    with pytest.raises(InputError, match="have different domains: dusk, night; both need the same"):
+        probe(model, tmp_path / "all")
 
 
 def test_the_result_says_what_to_read_and_when_it_tells_nothing(

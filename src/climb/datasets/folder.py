@@ -65,7 +65,7 @@ def domains_fingerprint(*, root: Path | str | None = None) -> str | None:
     if root is None or not Path(root).expanduser().is_dir():
         return None
     base = _checked_root(root, "domains")
-    classes, _, listing, _ = _list_domains(base)
+    classes, _, listing, _ = list_domains(base)
     return f"{fingerprint_of(classes, sorted(_described(base, listing)))}, their middle squares, by domain"
 
 
@@ -82,7 +82,7 @@ def domains(
     20 % of each class in each domain, drawn with ``seed``, become the test part. A class may lack some domains.
     """
     base = _checked_root(root, "domains")
-    classes, names, listing, domain_of = _list_domains(base)
+    classes, names, listing, domain_of = list_domains(base)
     strata = [f"{domain}/{label}" for (_, label), domain in zip(listing, domain_of, strict=True)]
     in_test = hold_out(strata, seed, least=0)
     parts = [list(compress(listing, chosen)) for chosen in (~in_test, in_test)]
@@ -159,8 +159,8 @@ def _list_folder(base: Path) -> tuple[list[str], Listing, Listing | None]:
     return classes, list_classes(train, classes), list_classes(tests[0], classes) if tests else None
 
 
-def _list_domains(base: Path) -> tuple[list[str], list[str], Listing, list[str]]:
-    """Classes, domains, the images of all domains, and the domain of each image."""
+def list_domains(base: Path) -> tuple[list[str], list[str], Listing, list[str]]:
+    """Classes, domains, the images of ``base/<domain>/<class>/`` of all domains, and the domain of each image."""
     names = class_folders(base)
     of_domain = {name: class_folders(base / name) for name in names}
     if lacking := [name for name, own in of_domain.items() if not own]:

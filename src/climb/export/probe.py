@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from climb.arguments import checked
 from climb.datasets import fingerprint
+from climb.datasets.folder import OWN_IMAGES
 from climb.errors import ClimbError, InputError
 from climb.evaluation.features import batch_size
 from climb.evaluation.measured import Measured, probe_to_read, size_warning
@@ -69,8 +71,7 @@ def probe(
             raise InputError(f"{name} is {value}; it must be at least 1")
     run = _run_of(model, images)
     seed = seed if seed is not None else run.seed if run else 0
-    # A run without a stream of domains has split the folder without them.
-    own = domains if domains is not None or run is None or run.stream.kind == "domain" else False
+    own = domains if run is None or domains is not None else run.data.dataset == "domains"  # as the run has split them
     folder = labelled_folder(images, seed=run.seed if run else seed, domains=own)
     _check_shots(shots, folder, folder.train)  # before any work
     start = start_of(model)
@@ -215,5 +216,8 @@ def _run_of(model: OpenModel, images: str | Path) -> RunConfig | None:
     """The run that trained the model, if these are the images of its folder; else None."""
     folder = RunFolder(model.file.parent)
     run = folder.stored_config()
-    own = run is not None and run.data.dataset == "folder"
-    return run if own and folder.data_fingerprint() == fingerprint("folder", root=images) else None
+    if run is None or run.data.dataset not in OWN_IMAGES:
+        return None
+    with suppress(InputError):  # the images have no domains, those of the run have
+        return run if folder.data_fingerprint() == fingerprint(run.data.dataset, root=images) else None
+    return None

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from climb.datasets.decode_cache import class_folders
-from climb.datasets.folder import TEST_SHARE, split_folder
+from climb.datasets.folder import hold_out, list_domains, split_folder
 from climb.errors import InputError
-from climb.images.find import image_files, own_image_files
-from climb.seeds import frozen_generator
+from climb.images.find import own_image_files
 
 log = logging.getLogger("climb.session")
 
@@ -102,48 +100,24 @@ def _without_domains(base: Path, *, seed: int) -> LabelledFolder:
 def _with_domains(train: Path, test: Path | None, *, seed: int) -> LabelledFolder:
     if not train.is_dir():
         raise InputError(f"{train} {'is a file' if train.exists() else 'does not exist'}; give a folder of images")
-    domains = class_folders(train)
-    classes = sorted({name for domain in domains for name in class_folders(train / domain)})
-    cells = _cells(train, domains, classes)
-    missing = next((name for label, name in enumerate(classes) if not any(cells[d, label] for d, _ in cells)), None)
-    if not classes or missing is not None:
-        fault = f"class '{missing}' has no image" if classes else "no class folders"
-        raise InputError(f"{train} holds {fault} in its domains; expected <domain>/<class>/* there")
-    if test is not None:
-        if extra := [name for name in class_folders(test) if name not in domains]:
-            raise InputError(f"{test} has domains that {train} lacks: {', '.join(extra)}")
-        return LabelledFolder(
-            classes=classes, domains=domains, train=_files(cells), test=_files(_cells(test, domains, classes))
-        )
-    kept, held_out = _hold_out(cells, seed)
-    log.info("%s has no test part: %.0f %% of each class and domain are held out (seed %d)", train, 20, seed)
-    return LabelledFolder(classes=classes, domains=domains, train=_files(kept), test=_files(held_out))
+    classes, domains, files = _files(train)
+    if test is None:
+        in_test = hold_out([(file.domain, file.label) for file in files], seed, least=0)
+        log.info("%s has no test part: 20 %% of each class and domain are held out (seed %d)", train, seed)
+        held_out = [file for file, chosen in zip(files, in_test, strict=True) if chosen]
+        files = [file for file, chosen in zip(files, in_test, strict=True) if not chosen]
+        return LabelledFolder(classes=classes, domains=domains, train=files, test=held_out)
+    others, other_domains, held_out = _files(test)
+    for name, own, known in (("classes", others, classes), ("domains", other_domains, domains)):
+        if own != known:
+            differing = ", ".join(sorted(set(own) ^ set(known)))
+            raise InputError(f"{test} and {train} have different {name}: {differing}; both need the same")
+    return LabelledFolder(classes=classes, domains=domains, train=files, test=held_out)
 
 
-Cells = dict[tuple[int, int], list[Path]]
-"""Files by domain and class."""
-
-
-def _cells(folder: Path, domains: list[str], classes: list[str]) -> Cells:
-    return {
-        (d, label): image_files(folder / domain / name) if (folder / domain / name).is_dir() else []
-        for d, domain in enumerate(domains)
-        for label, name in enumerate(classes)
-    }
-
-
-def _hold_out(cells: Cells, seed: int) -> tuple[Cells, Cells]:
-    """Split each cell; one with a single image stays in the training part."""
-    generator = frozen_generator(seed, "folder/test part")
-    kept, held_out = defaultdict[tuple[int, int], list[Path]](list), defaultdict[tuple[int, int], list[Path]](list)
-    for cell, files in cells.items():
-        count = max(1, round(TEST_SHARE * len(files))) if len(files) > 1 else 0
-        drawn = set(generator.permutation(len(files))[:count].tolist())
-        for number, file in enumerate(files):
-            (held_out if number in drawn else kept)[cell].append(file)
-    return kept, held_out
-
-
-def _files(cells: Cells) -> list[LabelledFile]:
-    """The files in the order of domains, then classes."""
-    return [LabelledFile(path, label, domain) for (domain, label), paths in cells.items() for path in paths]
+def _files(folder: Path) -> tuple[list[str], list[str], list[LabelledFile]]:
+    """Classes, domains and files of ``folder/<domain>/<class>/``."""
+    classes, domains, listing, domain_of = list_domains(folder)
+    numbers = {name: number for number, name in enumerate(domains)}
+    files = (LabelledFile(*entry, numbers[name]) for entry, name in zip(listing, domain_of, strict=True))
+    return classes, domains, list(files)
