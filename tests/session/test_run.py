@@ -236,7 +236,7 @@ def test_a_run_that_another_process_has_begun_meanwhile_is_not_continued(make_co
     late = new_session(config, folder)  # before the folder is locked
     folder.claim(config, CPU, {})
     folder.keep_choices({**asdict(late.choices), "precision": "float32", "layout": "contiguous"})
-    with pytest.raises(ClimbError, match="another process has begun .* meanwhile; give the same command again"):
+    with pytest.raises(ClimbError, match=r"another process has begun .* meanwhile; give the same command again"):
         late._resume()
 
 
