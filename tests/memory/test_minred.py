@@ -219,13 +219,31 @@ def test_zero_embeddings_are_similar_to_none() -> None:
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_a_diverged_network_is_reported_and_changes_nothing(poison: float) -> None:
+@pytest.mark.parametrize("stored", [1, 2, 3])
+def test_a_mini_batch_of_a_diverged_network_is_refused_and_the_next_is_stored(poison: float, stored: int) -> None:
+    memory = MinRedMemory(3, IMAGE_SHAPE, 2)
+    memory.insert(numbered_images(0, stored), directions(*range(0, 60 * stored, 60)))
+    bad = directions(45, 90)
+    bad[1, 0] = poison
+    with pytest.raises(ClimbError, match="training has diverged"):
+        memory.insert(numbered_images(3, 2), bad)
+    assert ids_of(memory) == list(range(stored))
+    for number in range(4):
+        memory.insert(numbered_images(number, 1), directions(100 + 10 * number))
+    assert len(memory) == 3
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_replay_of_a_diverged_network_leaves_embeddings_as_they_are(poison: float) -> None:
     memory = MinRedMemory(3, IMAGE_SHAPE, 2)
     memory.insert(numbered_images(0, 3), directions(0, 90, 180))
-    memory.refresh(torch.tensor([1]), torch.full((1, 2), poison))
-    with pytest.raises(ClimbError, match="training has diverged"):
-        memory.insert(numbered_images(3, 1), directions(45))
-    assert ids_of(memory) == [0, 1, 2]
+    before = memory.state_dict()["embeddings"]
+    memory.refresh(torch.tensor([0, 1]), torch.tensor([[poison, 1.0], [1.0, 0.0]]))
+    after = memory.state_dict()["embeddings"]
+    assert torch.equal(after[[0, 2]], before[[0, 2]])
+    assert not torch.equal(after[1], before[1])
+    memory.insert(numbered_images(3, 1), directions(45))
+    assert len(memory) == 3
 
 
 def test_loading_clears_outdated_rows() -> None:

@@ -312,7 +312,7 @@ def full_output(dice: random.Random) -> tuple[str, str]:
     command = [sys.executable, "-m", "climb", *words]
     redirect = {"full": "> /dev/full", "closed": ">&-", "gone": "| true"}[how]
     shell = " ".join(command) + f" {redirect}"
-    ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, timeout=LONGEST)
+    ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, timeout=20 * LONGEST)
     fault = "a traceback" if "Traceback" in ended.stderr or "Exception ignored" in ended.stderr else ""
     return shell, f"{fault}: {ended.stderr[-500:]}" if fault else ""
 

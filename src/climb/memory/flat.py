@@ -169,7 +169,7 @@ class FlatMemory(ShowsGroups, ABC):
     def refresh(self, ids: torch.Tensor, embeddings: torch.Tensor) -> None:
         """Move stored embeddings toward new ones (n, d); ids of images no longer stored are ignored.
 
-        If an id occurs twice, its last embedding counts.
+        If an id occurs twice, its last embedding counts. Rows with NaN or infinity leave the stored one as it is.
         """
         if self._rate is None:
             return
@@ -179,7 +179,9 @@ class FlatMemory(ShowsGroups, ABC):
             return
         slots = list(row_of_slot)
         new = embeddings.index_select(0, index_on(embeddings.device, list(row_of_slot.values())))
-        self._keep(slots, (1 - self._rate) * self._stored(slots) + self._rate * new)
+        old = self._stored(slots)
+        moved = (1 - self._rate) * old + self._rate * new
+        self._keep(slots, torch.where(new.isfinite().all(dim=1, keepdim=True), moved, old))
 
     def state_dict(self) -> dict[str, Any]:
         """The complete state."""

@@ -113,12 +113,15 @@ class MinRedMemory(FlatMemory):
         self._outdated[np.asarray(slots)] = True
 
     def _slots(self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None = None) -> list[int]:
-        stored = len(self)
+        assert embeddings is not None
+        stored, finite = len(self), embeddings.isfinite().all()
         slots = list(range(stored, min(stored + len(images), self.capacity)))
         over = len(images) - len(slots)
-        if over == 0:
-            return slots
-        by_similarity = self._redundant(min(over, stored - 1)) if stored > 1 else []
+        by_similarity = []
+        if over > 0 and stored > 1:
+            by_similarity = self._redundant(min(over, stored - 1), finite)
+        else:
+            check_finite(bool(finite), "embeddings")
         slots += by_similarity
         if over > len(by_similarity):
             # No pair is left: remove the last earlier image, then images of this mini-batch, oldest first.
@@ -127,15 +130,20 @@ class MinRedMemory(FlatMemory):
                 slots.append(slots[len(slots) - self.capacity])
         return slots
 
-    def _redundant(self, count: int) -> list[int]:
-        """The slots of ``count`` images to remove: repeatedly the older one of the most similar remaining pair."""
+    def _redundant(self, count: int, finite: torch.Tensor) -> list[int]:
+        """The slots of ``count`` images to remove: repeatedly the older one of the most similar remaining pair.
+
+        ``finite`` tells whether the embeddings of the mini-batch are finite.
+        """
         self._update_similarities()
         stored = len(self)
         # After `count` removals, at least one of a row's `count + 1` nearest neighbours remains.
         nearest = self._similarities[:stored, :stored].topk(min(count + 1, stored), dim=1)
         packed = torch.stack([part.to(widest(self._similarities.device)) for part in nearest])
-        values, neighbours = packed.cpu().numpy()  # the only synchronisation
-        check_finite(not np.isnan(values).any(), "embeddings")
+        flat = torch.cat([packed.reshape(-1), finite.reshape(1).to(packed)])
+        host = flat.cpu().numpy()  # the only synchronisation
+        check_finite(bool(host[-1]), "embeddings")
+        values, neighbours = host[:-1].reshape(packed.shape)
         rank = np.zeros(stored, dtype=np.int64)  # of each row's nearest neighbour that may remain
         best = values[:, 0].copy()
         gone: list[int] = []
