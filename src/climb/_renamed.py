@@ -96,8 +96,10 @@ climb.runs.memory_snapshot > climb.memory.snapshot: Remembered>MemorySnapshot
 climb.sources.item > climb.images.decode: CORRUPT NOT_AN_IMAGE TOO_LARGE TRUNCATED Unusable>ImageError
 climb.sources.item: Claim>SeenFilter refuse>failed
 climb.sources.open > climb.sources.folder: STANDARD_INPUT
+climb.streams: Segment>Group
 climb.streams.manifest: listing>join_numbers whole_number>check_int
-climb.streams.stream: blurring>blur_boundaries checked_labels>check_labels held_out>draw_validation
+climb.streams.scenarios > climb.streams.sizes: count_compositions
+climb.streams.stream: blurring>blur_boundaries checked_labels>check_labels held_out>draw_validation Segment>Group
 climb.testing.contract: BrokenPromise>ContractViolation
 """)
 """Old name of an attribute to its new one, as `module.name`. The module of the old name must exist.

@@ -28,6 +28,8 @@ TINY_RUNS = {
     "run": "--together 1 --cold --device cpu",
     "own_images": "--backbone micro --passes 1 --replay-batch 8 --device cpu",
     "million": "--images 4000",
+    "separation": "demo --set image_size=16 tasks=2 passes=1 replay_batch=8 probe_epochs=2 --over rates=0.1,1 "
+    "--repeats 1 --per-device 1 --out {folder}/runs",
     "verify_methods": "--methods er-fifo --seeds 1 --workers 1 --out {folder}/runs --results {folder}/results",
 }
 """Benchmarks whose commands are whole runs of the demo or of a learner."""

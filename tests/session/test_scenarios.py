@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from climb.cli import run_command
 from climb.engine import Engine, Observation
 from climb.runs.run_file_checks import read_object
 from climb.session import Interrupted, execute, experiment
@@ -98,3 +99,36 @@ def test_accuracy_is_reported_by_domain(execution: Execution, tmp_path: Path) ->
     assert second["forgetting"] is None
     assert first["continual_accuracy"] == (matrix[0][0] + matrix[1][0]) / 2
     assert "on sketch" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_an_order_is_read_from_a_file(tree: Path, execution: Execution, tmp_path: Path) -> None:
+    file = tmp_path / "order.txt"
+    names = [f"{domain}/cat/{1000 * place + n:05d}.png" for place, domain in enumerate(("photo", "sketch"))
+             for n in range(20)]  # fmt: skip
+    file.write_text("\n".join([*names[20:], "", *names[:20]]) + "\n\n")
+    config = experiment("demo", dataset="domains", scenario="custom", order=str(file), **SMALL)
+    assert config.stream.options["order"] == [names[20:], names[:20]]
+    result = execute(config, execution, tmp_path / "run")
+    assert len(result["shown"]) == 2
+    assert [group["name"] for group in result["groups"]] == ["1", "2"]
+    file.write_text("0\n2\n1\n")
+    assert experiment("demo", scenario="custom", order=str(file)).stream.options["order"] == [[0, 2, 1]]
+
+
+def test_bad_input_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.txt").write_text("\n\n")
+    for options, message in (
+        (("--scenario", "domain"), "scenario 'domain' needs images by domain; give --dataset domains --data FOLDER"),
+        (("--scenario", "domain", "--tasks", "3"), "scenario 'domain' decides the number of tasks itself"),
+        (("--scenario", "domains"), "unknown scenario 'domains'; did you mean 'domain'"),
+        (("--scenario", "recurring", "--imbalance", "3"), "only 'long-tailed' has it"),
+        (("--scenario", "recurring", "--return-share", "2"), "return_share must be above 0 and below 1; given 2"),
+        (("--scenario", "natural", "--tasks", "4000"), "cannot be cut into 4000 tasks"),
+        (("--scenario", "custom"), "needs an order: --order FILE"),
+        (("--scenario", "custom", "--order", str(tmp_path / "none.txt")), "cannot read the order"),
+        (("--scenario", "custom", "--order", str(tmp_path / "empty.txt")), "is empty; give an index or a file name"),
+        (("--manifest", "x", "--returns", "2"), "leave out --returns"),
+    ):
+        assert run_command(["run", "demo", *options, "--out", str(tmp_path / "run")]) == 2, options
+        assert message in " ".join(capsys.readouterr().err.split())
+        assert not (tmp_path / "run").exists()

@@ -19,6 +19,7 @@ from climb.settings.config import RunConfig, from_dict
 from climb.settings.recipes import get_recipe
 
 PAGE = "report.html"
+LONGEST = 300  # characters of a setting
 COUNTED_LIVE = {
     "images": ("Images", ",.0f", "learned from the stream so far"),
     "passed_over": ("Skipped", ",.0f", "images that could not be used"),
@@ -100,7 +101,12 @@ def _command_of_recipe(record: Record) -> str | None:
 def configuration(record: Record) -> str:
     """The section with all settings, folded."""
     execution = [(f"execution.{key}", value) for key, value in flattened(record.execution)]
-    rows = [*flattened(record.config), *execution, ("config hash", record.config_hash)]
+    # A saved scenario and a custom order list thousands of images.
+    settings = [
+        (key, value if len(value) <= LONGEST else f"{value[:LONGEST]} …") for key, value in flattened(record.config)
+    ]
+    shown = [(key, value[:LONGEST] + more) for key, value, more in settings]
+    rows = [*shown, *execution, ("config hash", record.config_hash)]
     return section("settings", "Configuration", f"<details><summary>All settings</summary>{table(rows)}</details>")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -53,6 +54,12 @@ class Stream:
     def __init__(self, manifest: Manifest, train_labels: torch.Tensor, test_labels: torch.Tensor) -> None:
         self.manifest = manifest
         self.groups, self._arrivals, self.shown = assign(manifest, train_labels, test_labels)
+
+    @property
+    def segments(self) -> tuple[Group, ...]:
+        """The old name of ``groups``, for one more release."""
+        warnings.warn("Stream.segments is now Stream.groups", DeprecationWarning, stacklevel=2)
+        return self.groups
 
     def __len__(self) -> int:
         """Training images in the stream, including those left over when it is cut into mini-batches."""
