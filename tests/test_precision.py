@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
+import resource
 import shutil
+import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +22,14 @@ from climb.evaluation.probe_epoch import ProbeEpoch
 from climb.evaluation.simple_probes import standardize
 from climb.memory.minred import MinRedMemory
 from climb.memory.part_and_select import part_and_select
-from climb.precision import _container_limit, bf16_gain, full_float32, missing_for_kernels, threads, usable_cores
+from climb.precision import (
+    _container_limit,
+    bf16_gain,
+    full_float32,
+    missing_for_kernels,
+    threads,
+    usable_cores,
+)
 
 
 def backends() -> tuple[str, str]:
@@ -264,3 +275,34 @@ def test_the_gain_of_bf16_is_a_ratio_of_times(monkeypatch: pytest.MonkeyPatch) -
 def test_the_gain_of_bf16_here() -> None:
     assert 0 < bf16_gain() < 100
     assert bf16_gain() == bf16_gain()
+
+
+FAULTS = """
+import resource, sys, torch
+from climb.precision import reuse_memory
+if sys.argv[1] == "reuse":
+    print(reuse_memory())
+big = torch.ones(2**24)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    big * 2
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_memory_of_freed_tensors_is_reused() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+
+    def faults(mode: str, **more: str) -> list[str]:
+        command = [sys.executable, "-c", FAULTS, mode]
+        done = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    pages = 2**26 // resource.getpagesize()
+    (plain,) = map(int, faults("plain"))
+    accepted, reused = faults("reuse")
+    assert plain > 4 * pages  # 64 MB, five times
+    assert accepted == "True"
+    assert int(reused) < 2 * pages
+    assert faults("reuse", MALLOC_ARENA_MAX="1")[0] == "False"

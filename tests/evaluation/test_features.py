@@ -147,3 +147,14 @@ def test_parts_must_fit_together() -> None:
         check_pair(torch.zeros(4, 2), zeros(4) - 1, torch.zeros(4, 2), zeros(4))
     with pytest.raises(InputError, match=r"^test: 4 rows of features but 5 labels"):
         check_pair(torch.zeros(4, 2), zeros(4), torch.zeros(4, 2), zeros(5))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_smaller_batches_on_a_cpu_change_no_bit(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, images, sizes = make_encoder(), make_images(50), list[int]()
+    encoder.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+    whole = extract_features(encoder, images, prepare, device="cpu", precision=precision)
+    monkeypatch.setattr("climb.evaluation.features.CACHED_PIXELS", 20 * 64)
+    parts = extract_features(encoder, images, prepare, device="cpu", precision=precision)
+    assert sizes == [50, 20, 20, 10]
+    assert torch.equal(whole, parts)

@@ -7,6 +7,7 @@ import torch
 
 from climb.errors import InputError
 from climb.evaluation import Labelled, LinearProbeConfig, evaluate, fit_linear_probe
+from climb.precision import threads
 
 QUICK = LinearProbeConfig(epochs=8, batch_size=64)
 CLASSES = 6
@@ -180,3 +181,15 @@ def test_labels_outside_the_classes_are_rejected(data: Labelled) -> None:
     tasks = by_class(data, (0, 1, 2), (3, 4, 5))
     with pytest.raises(InputError, match="train: labels run from 0 to 5; with 4 classes, 0 to 3 is allowed"):
         evaluate(data, tasks, after=0, classes=4, seed=0)
+
+
+def test_probes_side_by_side_equal_probes_one_after_the_other(data: Labelled) -> None:
+    tasks = by_class(data, (0, 1), (2, 3), (4, 5))
+    with threads(1):
+        alone = evaluate(data, tasks, after=1, classes=CLASSES, config=QUICK, seed=0)
+    precision = torch.get_float32_matmul_precision()
+    with threads(2):
+        together = evaluate(data, tasks, after=1, classes=CLASSES, config=QUICK, seed=0)
+        assert torch.get_num_threads() == 2
+    assert together == alone
+    assert torch.get_float32_matmul_precision() == precision

@@ -217,7 +217,7 @@ def export(
 
     if push is not None:
         exporter.need_hub(push)
-    folder = exporter.export(open_model(model, device="cpu"), out, formats=format, pixels=pixels)
+    folder = exporter.export(open_model(model, device="cpu", precision="float32"), out, formats=format, pixels=pixels)
     print(folder / "README.md")
     if push is not None:
         print(exporter.push(folder, push))
