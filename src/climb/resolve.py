@@ -115,7 +115,10 @@ def resolve(
     if "image_size" in given:
         config = replace(config, data=replace(config.data, image_size=side))
     config = _with_budget_and_faults(config, given)
-    return replace(config, learner=with_weights(config.learner))
+    learner = config.learner
+    if {"weights", "backbone", "image_size"} & given.keys():  # the digest of the base is of other weights
+        learner = replace(learner, weights_sha256=given.get("weights_sha256"))
+    return replace(config, learner=with_weights(learner))
 
 
 def with_weights(config: LearnerConfig) -> LearnerConfig:
@@ -200,9 +203,10 @@ def continued(stored: RunConfig, options: Mapping[str, Any], where: Path) -> Run
     resolved = stored.resolved()
     wanted = {name: value for name, value in options.items() if name in PATHS}
     if "weights" in wanted:  # a file may have been moved: its content counts
-        moved = with_weights(replace(stored.learner, weights=wanted.pop("weights"), weights_sha256=None))
-        wanted["weights_sha256"] = moved.weights_sha256
-        stored = replace(stored, learner=replace(stored.learner, weights=moved.weights))
+        moved = with_weights(replace(stored.learner, weights=wanted["weights"], weights_sha256=None))
+        if moved.weights_sha256 == stored.learner.weights_sha256:
+            del wanted["weights"]
+            stored = replace(stored, learner=replace(stored.learner, weights=moved.weights))
     for fault in options.get("faults", ()):
         wanted |= FAULTS.get(fault, {})
     if "budget" in options:
