@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -200,3 +201,24 @@ def test_an_interrupted_wait_gives_its_turn_away(monkeypatch: pytest.MonkeyPatch
     assert lock._held  # by the first that waited
     lock.__exit__()
     assert not lock._held
+
+
+def test_ctrl_c_waits_for_the_end_of_the_mini_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, whole = Climb(**SMALL).partial_fit(images(10)), Climb(**SMALL).partial_fit(images(10))
+    memory = model.memory_
+    assert memory is not None
+    insert, interrupts = memory.insert, [True]
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        if interrupts:
+            interrupts.pop()
+            signal.raise_signal(signal.SIGINT)
+        return insert(*arguments, **named)
+
+    monkeypatch.setattr(memory, "insert", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(images(30, 1))
+    assert model.engine_.budget.images == 20  # the rest of the images was not begun
+    model.partial_fit(images(30, 1)[10:])
+    whole.partial_fit(images(30, 1))
+    assert np.array_equal(model.transform(images(5, 2)), whole.transform(images(5, 2)))

@@ -20,7 +20,7 @@ from climb.arguments import checked
 from climb.augment import POLICIES, Augment, Policy
 from climb.engine import Engine, EngineKind, Layout, Precision, choose, resolve_device
 from climb.engine.choices import REFERENCE
-from climb.engine.inference import FairLock, Snapshot, inference
+from climb.engine.inference import FairLock, Snapshot, inference, uninterrupted
 from climb.errors import InputError, unknown
 from climb.memory import Memory
 from climb.methods import PartFactory, build_parts, check_config, find_method, find_objective
@@ -367,7 +367,7 @@ class Climb:
 
     def _learn(self, images: torch.Tensor) -> Climb:
         for batch in torch.split(images, self.engine_.config.stream_batch):
-            with self._lock:
+            with self._lock, uninterrupted():
                 self.engine_.observe(resized(batch, self.engine_.config.image_size))
         return self
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import signal
 from collections import deque
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, current_thread, main_thread
+from types import FrameType
 
 import torch
 from torch import nn
@@ -69,6 +71,39 @@ class FairLock:
                 self._waiting.popleft().release()  # still held, by the next
             else:
                 self._held = False
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Inside, Ctrl-C waits for the end. A second Ctrl-C does not. Another handler than Python's own stays in charge.
+
+    >>> try:
+    ...     with uninterrupted():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("goes on")
+    ... except KeyboardInterrupt:
+    ...     print("interrupted")
+    goes on
+    interrupted
+    """
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    asked = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if asked:
+        raise KeyboardInterrupt
 
 
 class Snapshot:
