@@ -157,9 +157,11 @@ def test_a_younger_setting_does_not_change_who_a_run_is() -> None:
 def test_an_added_setting_is_neutral_where_it_is_missing(section: type) -> None:
     added = {name: declared.added for name, declared in settings_of(section).items() if declared.is_added}
     adaptation = {"head_lr", "head_warmup", "statistics", "align_to_start", "student_share", "guard"}
+    others = {"views", "swapped_refresh", "weights", "weights_sha256", "replay_when_short"}
     expected = {
-        LearnerConfig: {"views", "swapped_refresh", "weights", "weights_sha256", *adaptation},
+        LearnerConfig: {*others, *adaptation},
         DataConfig: {"normalisation"},
+        RunConfig: {"repeat"},
     }
     assert added.keys() == expected.get(section, set())
     older = from_dict(section, {})

@@ -101,13 +101,14 @@ def _command_of_recipe(record: Record) -> str | None:
 def configuration(record: Record) -> str:
     """The section with all settings, folded."""
     execution = [(f"execution.{key}", value) for key, value in flattened(record.execution)]
-    # A saved scenario and a custom order list thousands of images.
-    settings = [
-        (key, value if len(value) <= LONGEST else f"{value[:LONGEST]} …") for key, value in flattened(record.config)
-    ]
-    shown = [(key, value[:LONGEST] + more) for key, value, more in settings]
-    rows = [*shown, *execution, ("config hash", record.config_hash)]
+    settings = [(key, _shortened(value)) for key, value in flattened(record.config)]
+    rows = [*settings, *execution, ("config hash", record.config_hash)]
     return section("settings", "Configuration", f"<details><summary>All settings</summary>{table(rows)}</details>")
+
+
+def _shortened(text: str) -> str:
+    """A long text cut short: a saved scenario and a custom order list thousands of images."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
 
 
 def versions(record: Record) -> str:
