@@ -6,6 +6,7 @@ for programs without climb: safetensors with the parameter names of timm and tor
 
 from __future__ import annotations
 
+from climb.export.duplicates import DuplicateGroup, Duplicates, duplicates, write_duplicates
 from climb.export.embed import Picture, embed, images_of
 from climb.export.exporter import export
 from climb.export.feature_files import read_features, write_features
@@ -13,14 +14,19 @@ from climb.export.model_loader import FromPixels, OpenModel, StoredImages, open_
 from climb.export.probe import probe
 from climb.export.score import ImageScore, score, write_scores
 from climb.export.search import SearchResult, search
+from climb.export.select import SelectedImage, select, write_selection
 
 __all__ = [
+    "DuplicateGroup",
+    "Duplicates",
     "FromPixels",
     "ImageScore",
     "OpenModel",
     "Picture",
     "SearchResult",
+    "SelectedImage",
     "StoredImages",
+    "duplicates",
     "embed",
     "export",
     "images_of",
@@ -29,7 +35,10 @@ __all__ = [
     "read_features",
     "score",
     "search",
+    "select",
     "stored_images",
+    "write_duplicates",
     "write_features",
     "write_scores",
+    "write_selection",
 ]

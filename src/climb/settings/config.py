@@ -293,6 +293,13 @@ class LearnOptions:
     """Threads that load images."""
     journal_seconds: float = setting(10.0, least=0, finite=False)
     """Time between two journal lines."""
+    novel: str | None = setting(None)
+    """File (novel.jsonl) that receives a line for each new image before it is learned: path, score, nearest stored
+    image."""
+    novel_to: str | None = setting(None)
+    """Folder for copies of new images, at most the latest 1,000 and 100 MB."""
+    false_alarms: float = setting(0.01, above=0, below=1)
+    """Share of images like the stored ones that may be reported as new."""
     track: TrackerName | None = setting(None)
     """Also send the numbers of the journal to a tracker; needs the extra climb-ssl[track]."""
 
