@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from climb.arguments import checked
+from climb.arguments import check_value, checked
 from climb.augment import POLICIES, Augment, Policy
 from climb.engine import Engine, EngineKind, Layout, Precision, choose, resolve_device
 from climb.engine.choices import REFERENCE
@@ -35,6 +35,7 @@ from climb.nets import (
 )
 from climb.nets.build import MODULE
 from climb.nets.weights import OWN, digest
+from climb.novelty.stored import StoredReference
 from climb.parallel import SINGLE, Group
 from climb.pixels import Images, as_images, resized, square_side
 from climb.resolve import check_room, resolve
@@ -184,7 +185,13 @@ class Climb:
     (40, 128)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_lock", "_snapshot")  # a constructor's attributes are its arguments
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_lock",
+        "_reference",
+        "_snapshot",
+    )  # a constructor's attributes are its arguments
     __signature__ = _signature()
     engine_: Engine
     mean_: Channels
@@ -200,6 +207,7 @@ class Climb:
         bound.apply_defaults()
         vars(self).update(bound.arguments)
         self._lock, self._snapshot = FairLock(), Snapshot()
+        self._reference: StoredReference | None = None
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -223,7 +231,11 @@ class Climb:
         with self._lock:
             engine = self._fitted()
             encoder = self._snapshot.of(self.encoder_, engine.budget.batches)
-        images = as_images(X)
+        features: NDArray[np.float32] = self._embedded(engine, encoder, as_images(X)).numpy()
+        return features
+
+    def _embedded(self, engine: Engine, encoder: nn.Module, images: torch.Tensor) -> torch.Tensor:
+        """Features (n, f) of uint8 images, on the CPU. The caller does not hold the lock."""
         # Elsewhere than in float32 on a CPU, arithmetic has switches that all threads share.
         alone = engine.device.type != "cpu" or engine.precision != "float32"
         parts: list[torch.Tensor] = []
@@ -231,8 +243,48 @@ class Climb:
             inputs = resized(batch, engine.config.image_size)
             with self._lock if alone else nullcontext(), inference(encoder, engine.device, engine.precision):
                 parts.append(encoder(engine.augment.plain(inputs.to(engine.device))).float().cpu())
-        features: NDArray[np.float32] = torch.cat(parts).numpy()
-        return features
+        return torch.cat(parts)
+
+    def score_samples(self, X: Images) -> NDArray[np.float64]:
+        """How normal uint8 images are to the memory: near 1 they are familiar, near 0 they are new.
+
+        The value is the share of stored images that lie at least as far from the other stored ones, by the features of
+        `transform`. Features of stored images are computed again when they are 100 mini-batches old.
+
+        >>> images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
+        >>> model = Climb(capacity=100, replay_batch=16, device="cpu").partial_fit(images)
+        >>> black = np.zeros((1, 32, 32, 3), dtype=np.uint8)
+        >>> bool(model.score_samples(black)[0] < model.score_samples(images).min())
+        True
+        """
+        images = as_images(X)
+        with self._lock:
+            engine = self._fitted()
+            now, memory = engine.budget.batches, engine.parts.memory
+            encoder = self._snapshot.of(self.encoder_, now)
+            if self._reference is None or self._reference.memory is not memory:
+                self._reference = StoredReference(memory)
+            reference = self._reference
+            due = reference.due(now)
+            stored = reference.images(due).cpu() if due else images[:0]
+        features = self._embedded(engine, encoder, images)
+        renewed = self._embedded(engine, encoder, stored) if due else features[:0]
+        with self._lock:
+            reference.put(due, renewed, now)
+            scores: NDArray[np.float64] = 1 - reference.score(features).scores.numpy()
+        return scores
+
+    def predict(self, X: Images, *, false_alarms: float = 0.01) -> NDArray[np.int64]:
+        """1 for familiar and -1 for new uint8 images, as scikit-learn's outlier detectors.
+
+        Args:
+            X: the images.
+            false_alarms: share of images like the stored ones that may be called new.
+        """
+        check_value("false_alarms", false_alarms, float, least=0)
+        if false_alarms >= 1:
+            raise InputError(f"false_alarms is {false_alarms}; it must be in 0..1, such as 0.01")
+        return np.where(self.score_samples(X) < false_alarms, -1, 1)
 
     def fit_transform(self, X: Images, y: object = None) -> NDArray[np.float32]:
         """`fit`, then `transform` of the same images."""

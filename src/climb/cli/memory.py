@@ -41,4 +41,79 @@ def score(model: str, images: str, /, *, out: str, top: int = 10, device: str = 
     print(f"{len(scores):,} images: {target}")
 
 
-VERBS = ("score",)
+@with_settings(data=RANGE)
+def select(
+    model: str,
+    images: str | None = None,
+    /,
+    *,
+    out: str,
+    n: int = 50,
+    labelled: str | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    **options: Any,
+) -> None:
+    """Select the images most worth labelling: typical, different from each other, no near-duplicates.
+
+    Args:
+        model: a folder of climb run, climb learn or climb export, or a file of Climb.save.
+        images: a folder, tar shards (shards/*.tar), a video, hf:OWNER/NAME, or - for paths on standard input; by
+            default the images in the model's memory.
+        out: folder for selected.csv, selected.html (a contact sheet) and images (links).
+        n: number of images (at least 1).
+        labelled: folder of images that have a label already.
+        seed: seed of the clusters.
+        device: auto, cpu, cuda, cuda:N or mps.
+    """
+    from climb import export as library
+    from climb.export.select import check_folder, write_selection
+
+    check_folder(out)
+    opened = library.open_model(model, device=device, **options)
+    selected = library.select(opened, images, n=n, labelled=labelled, seed=seed)
+    folder = write_selection(out, selected)
+    print(f"{len(selected):,} images to label: {folder} (selected.csv, selected.html, images)")
+
+
+@with_settings(data=RANGE)
+def duplicates(
+    model: str,
+    images: str,
+    /,
+    *,
+    out: str,
+    across: str | None = None,
+    mirrored: bool = False,
+    html: str | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> None:
+    """Find near-identical images: resized, recompressed, slightly cropped, brighter or darker.
+
+    Exits with 0 if there are none and with 1 if there are some.
+
+    Args:
+        model: a folder of climb run, climb learn or climb export, or a file of Climb.save.
+        images: a folder, tar shards (shards/*.tar), a video, hf:OWNER/NAME, or - for paths on standard input.
+        out: duplicates.csv, duplicates.parquet or duplicates.jsonl, with the columns group and path.
+        across: a second folder; only images that both have are reported.
+        mirrored: mirror images count as duplicates.
+        html: page with the images side by side; by default beside the list.
+        device: auto, cpu, cuda, cuda:N or mps.
+    """
+    from climb import export as library
+    from climb.export.duplicates import write_duplicates
+    from climb.export.score import check_table
+
+    target = check_table(out)
+    opened = library.open_model(model, device=device, **options)
+    found = library.duplicates(opened, images, across=across, mirrored=mirrored)
+    page = write_duplicates(target, found, html=html)
+    copies = sum(len(group.paths) for group in found.groups)
+    print(f"{len(found.groups):,} groups with {copies:,} of {found.images:,} images: {target}, {page}")
+    if found.groups:
+        raise SystemExit(1)
+
+
+VERBS = ("score", "select", "duplicates")

@@ -161,6 +161,7 @@ def _memory(result: dict[str, Any]) -> str:
     ),
     learner=(*options_of(LearnOptions, only=["size"]), *options_of(LearnerConfig, without=["image_size"]), SEED),
     memory=(*options_of(LearnOptions, only=["budget"]), *options_of(MemoryConfig, without=["capacity"])),
+    novelty=options_of(LearnOptions, only=["novel", "novel_to", "false_alarms"]),
     execution=(
         *options_of(Execution, only=["device", "precision", "engine", "checkpoint_seconds", "imports"]),
         *options_of(LearnOptions, only=["journal_seconds", "probe", "track"]),

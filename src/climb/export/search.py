@@ -68,7 +68,7 @@ def search(model: OpenModel, image: str | Path, *, within: str | Path = MEMORY, 
     else:
         batches = embed(model, images_of(location, model.saved.image_size, model.pixel_range))
     found = nearest(query, _comparable(batches, model), top)
-    return [replace(result, path=_own_file(result.name)) for result in found]
+    return [replace(result, path=own_file(result.name)) for result in found]
 
 
 def _comparable(batches: Iterable[Embedded], model: OpenModel) -> Iterator[Embedded]:
@@ -113,7 +113,7 @@ def _matches(model: OpenModel, path: str, features: Vector) -> bool:
     return bool(now @ features >= SAME * np.linalg.norm(now) * np.linalg.norm(features))
 
 
-def _own_file(name: str) -> Path | None:
+def own_file(name: str) -> Path | None:
     """The file of an image; None for ``archive#position``, an image inside an archive or a video."""
     container, inside, _ = name.rpartition("#")
     return None if inside and Path(container).is_file() and not Path(name).is_file() else Path(name)

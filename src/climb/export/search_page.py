@@ -28,7 +28,7 @@ SIDE = 192
 """Longest side of an image on the page, in pixels."""
 
 _REMEDY = "embed the images again, or search from the same folder"
-_STYLE = """
+PAGE_STYLE = """
 .theme { display: none; }
 .gallery .sheet { cursor: auto; }
 .gallery img { width: 100%; height: 12rem; object-fit: contain; }
@@ -40,19 +40,20 @@ img.small { image-rendering: pixelated; }
 def write_page(path: str | Path, image: str | Path, results: Sequence[SearchResult]) -> Path:
     """Write a self-contained page with the query and the results, and return its path."""
     path = Path(path).expanduser()
-    figures = [_figure(_read(Path(image).expanduser()), "query", _printable(str(image)))]
-    figures += [_figure(_picture(one), f"{one.similarity:.3f}", _printable(one.name)) for one in results]
-    body = f"""<h1>The {len(results)} images nearest to {escape(_printable(Path(image).name))}</h1>
+    figures = [_figure(_read(Path(image).expanduser()), "query", printable(str(image)))]
+    figures += [_figure(_picture(one), f"{one.similarity:.3f}", printable(one.name)) for one in results]
+    body = f"""<h1>The {len(results)} images nearest to {escape(printable(Path(image).name))}</h1>
 <p>The number is the similarity: 1 for the query itself, about 0 for an image unlike it.</p>
 <div class="gallery">
 {"".join(figures)}</div>"""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>\n<style>{STYLE}{_STYLE}</style>'
-    write_text(path, document(f"Nearest to {_printable(str(image))}", body, head=head))
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>\n<style>{STYLE}{PAGE_STYLE}</style>'
+    write_text(path, document(f"Nearest to {printable(str(image))}", body, head=head))
     return path
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
+    """A name of a file as text: bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -93,6 +94,15 @@ def _read(path: Path) -> Image.Image:
         return decode_rgb(read_image_file(str(path)), SIDE, shrink).image
     except ImageError as error:
         raise InputError(f"cannot show {path} ({error}): {_REMEDY}") from error
+
+
+def picture_figure(one: SearchResult, heading: str) -> str:
+    """The figure of one image, without a picture if it cannot be read any more."""
+    try:
+        shown = _picture(one)
+    except InputError:
+        shown = None
+    return _figure(shown, escape(heading), printable(one.name))
 
 
 def _figure(shown: Image.Image | None, heading: str, caption: str) -> str:

@@ -62,8 +62,9 @@ class ReplayBatch:
 class Memory(Protocol):
     """A memory of stored images.
 
-    Two more members are optional. ``summary() -> dict[str, float]`` returns numbers for the journal and its plots.
-    `climb.memory.ShowsGroups` adds ``groups()``, for galleries and maps of the memory.
+    Some more members are optional. ``summary() -> dict[str, float]`` returns numbers for the journal and its plots.
+    `climb.memory.ShowsGroups` adds ``groups()``, for galleries and maps of the memory. Novelty scores need
+    ``stored_ids() -> list[int]`` and ``images_of(ids) -> Tensor``, which must not change later replay.
     """
 
     space: ClassVar[Space | None]

@@ -127,6 +127,14 @@ class FlatMemory(ShowsGroups, ABC):
     def __len__(self) -> int:
         return len(self._slot_of)
 
+    def stored_ids(self) -> list[int]:
+        """Ids of all stored images: their positions in the stream."""
+        return list(self._slot_of)
+
+    def images_of(self, ids: list[int]) -> torch.Tensor:
+        """A copy of the stored images of these ids, uint8 (n, 3, H, W)."""
+        return self._store.get([self._slot_of[image] for image in ids])
+
     def insert(
         self, images: torch.Tensor, embeddings: torch.Tensor | None = None, *, embed: Embed | None = None
     ) -> InsertReport:

@@ -108,6 +108,14 @@ class GroupedMemory(ShowsGroups, ABC):
         values = self._values[torch.tensor(rows, dtype=torch.int64, device=self._values.device)]
         return Tier.of(values, self._held(tier), self._ledger.updated[rows], self._ledger.centroid[rows])
 
+    def stored_ids(self) -> list[int]:
+        """Ids of all stored images: their positions in the stream."""
+        return list(self._images.slot_of)
+
+    def images_of(self, ids: list[int]) -> torch.Tensor:
+        """A copy of the stored images of these ids, uint8 (n, 3, H, W)."""
+        return self._images.get(ids)
+
     # -- contract ------------------------------------------------------------------------------------------------
 
     def insert(

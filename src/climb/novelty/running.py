@@ -114,14 +114,24 @@ class RunningReference:
         order = np.argsort(times, kind="stable")[:n]
         return [self._id_of[row] for row in order.tolist() if times[row] < before]
 
-    def score(self, features: Tensor) -> Scores:
-        """The novelty of images with these features (m, f). ``nearest`` contains ids."""
-        held = self._units[: len(self)]
+    def count(self, *, before: int) -> int:
+        """Number of images with an id below ``before``."""
+        return sum(each < before for each in self._id_of)
+
+    def score(self, features: Tensor, *, before: int | None = None) -> Scores:
+        """The novelty of images with these features (m, f). ``nearest`` contains ids.
+
+        ``before`` compares with images of lower ids only.
+        """
+        ids = torch.tensor(self._id_of, dtype=torch.int64)
+        held, own = self._units[: len(self)], self._own[: len(self)]
+        if before is not None:
+            earlier = ids < before
+            ids, held, own = ids[earlier], held[earlier], own[earlier]
         found = find_neighbours(unit_features(features).cpu(), held, NEIGHBOURS)
         distances = found.distances.mean(dim=1)
-        own = self._own[: len(self)].sort().values
-        ids = torch.tensor(self._id_of, dtype=torch.int64)
-        return Scores(scores=calibrated(distances, own), distances=distances, nearest=ids[found.indices[:, 0]])
+        scores = calibrated(distances, own.sort().values)
+        return Scores(scores=scores, distances=distances, nearest=ids[found.indices[:, 0]])
 
     def _most_rows(self) -> int:
         return len(self._units) if len(self._units) else self._capacity

@@ -12,7 +12,7 @@ from climb.runs import RunFolder
 from climb.runs.run_file_checks import check_complete, check_format, check_result, is_number, read_object
 from climb.settings.config import LearnerConfig
 
-NOT_TRAINING = frozenset({"start", "floor", "evaluation", "probe", "warning", "end"})
+NOT_TRAINING = frozenset({"start", "floor", "evaluation", "probe", "warning", "guard", "change", "end"})
 """Events of the journal without values for a chart."""
 
 
@@ -65,6 +65,8 @@ class Record:
         """Accuracies of a learner on labelled images (``climb learn --probe``)."""
         self.warnings = [(line["batch"], str(line.get("text"))) for line in lines if line.get("event") == "warning"]
         """Warnings with the number of mini-batches done."""
+        self.changes = [(line["batch"], line.get("image")) for line in lines if line.get("event") == "change"]
+        """Detected changes of the stream: number of mini-batches done, and of the image."""
         self.ended = [line["event"] for line in lines if line.get("event") in ("start", "end")][-1:] == ["end"]
         """Whether a stream without labels has ended."""
 

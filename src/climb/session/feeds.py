@@ -41,6 +41,8 @@ class Batch:
     """The segment (task) that this mini-batch completes, if it completes one."""
     identities: tuple[int, ...] = ()
     """64-bit identities of images of a live source that can be found again."""
+    paths: tuple[str, ...] = ()
+    """Where the images of a live source came from."""
 
 
 class Feed:
@@ -239,4 +241,5 @@ def _batch(items: list[Item]) -> Batch:
     return Batch(
         images=torch.stack([item.image for item in items]),
         identities=tuple(item.identity for item in items if item.identity is not None),
+        paths=tuple(item.where for item in items),
     )

@@ -59,6 +59,9 @@ MEASURES = {
     "merged": "Centroids absorbed by another, so far.",
     "pruned": "Times the memory was pruned at its bound, so far.",
     "resident_bytes": "Memory of the process.",
+    "novelty": "Mean novelty score of the last 1,000 images; about 0.5 while they are like those before.",
+    "novel_images": "Images whose novelty score was reported, so far.",
+    "changes": "Changes of the stream detected so far.",
 }
 """Name and meaning of every number in a learner's "train" lines, for trackers and the metrics endpoint."""
 
@@ -180,6 +183,7 @@ class LearnerLines(Observer):
             "memory_bytes": 0 if memory is None else memory.nbytes,
             "centroid_turnover": (moved["evicted"] + moved["merged"]) / centroids if centroids else None,
             "resident_bytes": resident_bytes(),
+            **session.measured,
         }
         session.write("train", **values)
         numbers = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}

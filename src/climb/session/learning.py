@@ -16,6 +16,7 @@ from climb.session.feeds import LiveFeed
 from climb.session.health import GuardLines
 from climb.session.journal_lines import LearnerLines
 from climb.session.labelled_probe import LabelledProbe
+from climb.session.novelty import novelty_observers
 from climb.session.observer import Observer, check_observers
 from climb.session.results import Learned, LearnerResult
 from climb.session.session import Session
@@ -51,6 +52,7 @@ def learn(
     live = pop_settings(LearnOptions, options)
     execution = replace(pop_settings(Execution, options), keep=True)
     check_tracker(live.track)
+    novelty = novelty_observers(live)
     plugins = check_observers(observers)
     config = live_learner(size=live.size, budget=live.budget, device=execution.device, out=out, **options)
     side = config.learner.image_size
@@ -67,6 +69,6 @@ def learn(
     with folder.claimed(config, execution, versions(resolve_device(execution.device)), by="learn"):
         feed = LiveFeed(source, size=config.learner.stream_batch, path=folder.path / "learned.u64")
         lines = LearnerLines(feed, every_seconds=live.journal_seconds, tracker=live.track)
-        own = [lines, GuardLines(), *probes, LearnerResult(feed)]
+        own = [lines, GuardLines(), *novelty, *probes, LearnerResult(feed)]
         learned: Learned = Session(config, execution, folder, feed, observers=own, plugins=plugins).run()
     return learned

@@ -49,6 +49,9 @@ class Observer:
     def start(self, session: Session) -> None:
         """Before the first mini-batch of this sitting; the state of an earlier sitting has been loaded."""
 
+    def before_batch(self, session: Session, batch: Batch) -> None:
+        """Before each mini-batch is learned."""
+
     def after_batch(self, session: Session, batch: Batch, observation: Observation) -> None:
         """After each mini-batch."""
 

@@ -73,6 +73,7 @@ class Session:
         self.timer = Timer()
         self.done = 0  # mini-batches
         self.pending: int | None = None  # a segment that has ended and is not evaluated yet
+        self.measured: dict[str, float] = {}  # by observers, for the next journal line
         self.tally: Counter[str] = Counter()  # outcomes of stream images in the memory
         self.unsaved = False  # whether something changed since the last checkpoint
         self.complete = False  # whether the stream has ended
@@ -119,6 +120,7 @@ class Session:
         return self.result
 
     def _learn(self, batch: Batch) -> None:
+        self._notify("before_batch", batch)
         observation = self.engine.observe(batch.images)
         self.feed.learned(batch)
         self.done += 1

@@ -336,6 +336,13 @@ class LearnOptions:
     probe: str | None = setting(None, names="folder")
     """Folder of labelled images, one sub-folder per class: accuracies of the encoder and of its start in the journal,
     at checkpoints and at the end."""
+    novel: str | None = setting(None)
+    """File (novel.jsonl) that receives a line for each new image before it is learned: path, score, nearest stored
+    image."""
+    novel_to: str | None = setting(None)
+    """Folder for copies of new images, at most the latest 1,000 and 100 MB."""
+    false_alarms: float = setting(0.01, above=0, below=1)
+    """Share of images like the stored ones that may be reported as new."""
     track: TrackerName | None = setting(None)
     """Also send the numbers of the journal to a tracker; needs the extra climb-ssl[track]."""
 
