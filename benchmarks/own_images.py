@@ -27,7 +27,7 @@ from typing import Any
 from PIL import Image
 
 from climb.datasets import Dataset, load, own_image_size
-from climb.session.experiments import manifest_of
+from climb.session.experiments import images_of, manifest_of
 from climb.settings.config import RunConfig
 from climb.settings.recipes import get_recipe
 from climb.streams import Stream
@@ -86,7 +86,7 @@ def write_images(config: RunConfig, root: str | None, folder: Path) -> int:
     data = load(config.data.dataset, root=root, image_size=size, seed=config.seed, **config.data.options)
     for part in ("train", "test"):
         write_part(data, part, folder / "labelled" / part)
-    stream = Stream(manifest_of(config, len(data.classes)), data.train.labels, data.test.labels)
+    stream = Stream(manifest_of(config, images_of(data)), data.train.labels, data.test.labels)
     files, task = 0, 0
     for batch in stream.batches(config.learner.stream_batch):
         here = folder / "stream" / f"{task:03d}"

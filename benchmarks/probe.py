@@ -22,7 +22,7 @@ from climb.datasets import load, own_image_size
 from climb.engine import resolve_device, resolve_engine, resolve_precision
 from climb.learner import build_engine
 from climb.session.evaluation import Evaluator
-from climb.session.experiments import manifest_of
+from climb.session.experiments import images_of, manifest_of
 from climb.settings.config import EvaluationConfig, LearnerConfig
 from climb.settings.presets import apply_preset
 from climb.settings.recipes import get_recipe
@@ -44,9 +44,7 @@ def main() -> None:
     learner: LearnerConfig = apply_preset(config.learner, "default")
     size = None if config.data.image_size in (None, own_image_size(config.data.dataset)) else config.data.image_size
     data = load(config.data.dataset, root=given.data, image_size=size, seed=0, **config.data.options)
-    stream = Stream(
-        manifest_of(replace(config, learner=learner), len(data.classes)), data.train.labels, data.test.labels
-    )
+    stream = Stream(manifest_of(replace(config, learner=learner), images_of(data)), data.train.labels, data.test.labels)
     data = data.to(device)
     engine = build_engine(
         learner,

@@ -164,6 +164,7 @@ def test_arguments_of_a_documented_benchmark_are_valid(command: str, monkeypatch
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look it up
     spec.loader.exec_module(module)
     with pytest.raises(Parsed):
         module.main()

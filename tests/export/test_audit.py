@@ -20,7 +20,9 @@ def test_a_model_that_learned_nothing_equals_its_start(coloured: Coloured, tmp_p
     model = Climb(capacity=60, backbone="micro", replay_batch=8, device="cpu", precision="float32")
     model._begin(torch.zeros(1, 3, 16, 16, dtype=torch.uint8))  # builds the engine, and takes no step
     model.save(tmp_path / "fresh.safetensors")
-    found = audit_model(open_model(tmp_path / "fresh.safetensors", device="cpu"), coloured({"": 50}))
+    found = audit_model(
+        open_model(tmp_path / "fresh.safetensors", device="cpu", precision="float32"), coloured({"": 50})
+    )
     assert set(found["attributes"]) == ATTRIBUTES
     assert found["start"] == "micro, random weights of seed 0"
     for numbers in found["attributes"].values():
@@ -35,14 +37,14 @@ def test_a_model_without_hue_is_told_from_its_start(learned: tuple[Climb, Path],
     with torch.no_grad():
         weight.copy_(weight.mean(dim=1, keepdim=True).expand_as(weight))
     model.save(file)
-    hue = audit_model(open_model(file, device="cpu"), coloured({"": 100}))["attributes"]["hue"]
+    hue = audit_model(open_model(file, device="cpu", precision="float32"), coloured({"": 100}))["attributes"]["hue"]
     assert hue["gain_accuracy"] < -2 * hue["gain_error"] < 0
 
 
 def test_a_large_source_is_sampled_and_a_small_one_refused(
     learned: tuple[Climb, Path], coloured: Coloured, encoder_file: Callable[..., Path]
 ) -> None:
-    model, folder = open_model(learned[1], device="cpu"), coloured({"": 50})
+    model, folder = open_model(learned[1], device="cpu", precision="float32"), coloured({"": 50})
     found = audit_model(model, folder, most=100)
     assert found["images"] == 100
     assert found == audit_model(model, folder, most=100) != audit_model(model, folder, most=100, seed=1)

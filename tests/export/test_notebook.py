@@ -60,7 +60,7 @@ def test_every_kind_of_value_is_shown_as_people_write_it() -> None:
 
 def test_results_show_themselves(learned: tuple[Climb, Path], coloured: Callable[..., Path], tmp_path: Path) -> None:
     labelled = coloured({"train": 12, "test": 4})
-    found = probe(open_model(learned[1], device="cpu"), labelled)
+    found = probe(open_model(learned[1], device="cpu", precision="float32"), labelled)
     assert cells(found._repr_html_())["linear accuracy"] == f"{found['linear_accuracy']:.2f}"
     became = learn(labelled, out=tmp_path / "learner", size="edge", image_size=16, budget=60, device="cpu")
     shown = cells(became._repr_html_())

@@ -131,14 +131,17 @@ def test_on_the_images_of_a_run_its_own_test_images_and_scenario_are_used(
         evaluation=EvaluationConfig(ridge=True),
     )
     result = execute(config, Execution(device="cpu", data_root=str(folder)), tmp_path / "run")
-    model = open_model(tmp_path / "run", device="cpu")
+    model = open_model(tmp_path / "run", device="cpu", precision="float32")
     found = probe(model, folder)
     assert (found["train_images"], found["test_images"]) == (96, 24)
     assert found["linear_accuracy"] == pytest.approx(result["final_accuracy"])
     assert found["seed"] == 3
     # The split is the run's with any seed, also at another place, and of its encoder's file.
     other = shutil.copytree(folder, tmp_path / "elsewhere")
-    assert probe(open_model(model.file, device="cpu"), other, seed=5)["ridge_accuracy"] == found["ridge_accuracy"]
+    assert (
+        probe(open_model(model.file, device="cpu", precision="float32"), other, seed=5)["ridge_accuracy"]
+        == found["ridge_accuracy"]
+    )
     (other / prefix / "class0" / "000.png").unlink()  # other images than the run's
     assert probe(model, other)["seed"] == 0
 
@@ -196,13 +199,13 @@ def test_the_start_is_the_network_before_its_first_step(learned: tuple[Climb, Pa
     """A learner that has learned nothing is its own start; one that has is not."""
     folder = coloured({"train": 9, "test": 10})
     _, file = learned
-    found = probe(open_model(file, device="cpu"), folder)
+    found = probe(open_model(file, device="cpu", precision="float32"), folder)
     assert found["start"]["name"] == "micro, random weights of seed 0"
     assert found["gain"]["ridge_accuracy"] == pytest.approx(found["ridge_accuracy"] - found["start"]["ridge_accuracy"])
     untrained = Climb(capacity=60, backbone="micro", replay_batch=8, device="cpu", precision="float32")
     untrained._begin(torch.zeros(1, 3, 16, 16, dtype=torch.uint8))  # builds the engine, and takes no step
     untrained.save(file)
-    same = probe(open_model(file, device="cpu"), folder)
+    same = probe(open_model(file, device="cpu", precision="float32"), folder)
     assert same["ridge_accuracy"] == same["start"]["ridge_accuracy"] == found["start"]["ridge_accuracy"]
     assert same["gain"]["ridge_accuracy"] == same["gain"]["ridge_error"] == 0
 
@@ -271,7 +274,7 @@ def test_domains_of_both_parts_must_be_the_same(model: OpenModel, coloured: Colo
 def test_the_result_says_what_to_read_and_when_it_tells_nothing(
     learned: tuple[Climb, Path], coloured: Coloured
 ) -> None:
-    model = open_model(learned[1], device="cpu")
+    model = open_model(learned[1], device="cpu", precision="float32")
     assert probe(model, coloured({"train": 34, "test": 4}))["read"] == "ridge"
     shutil.rmtree(coloured({}))
     found = probe(model, coloured({"train": 9, "test": 4}))

@@ -33,7 +33,7 @@ def pictures(tmp_path: Path) -> Path:
 
 def test_scores_are_those_of_the_features(learned: tuple[Climb, Path], pictures: Path) -> None:
     learner, file = learned
-    model = open_model(file, device="cpu")
+    model = open_model(file, device="cpu", precision="float32")
     scored = list(score(model, pictures))
     stored = stored_images(model)
     images = np.concatenate([noise(10), np.zeros((1, 16, 16, 3), dtype=np.uint8)])
@@ -46,7 +46,7 @@ def test_scores_are_those_of_the_features(learned: tuple[Climb, Path], pictures:
 
 
 def test_every_format_has_the_same_rows(learned: tuple[Climb, Path], pictures: Path, tmp_path: Path) -> None:
-    model = open_model(learned[1], device="cpu")
+    model = open_model(learned[1], device="cpu", precision="float32")
     written = {suffix: write_scores(tmp_path / f"s{suffix}", score(model, pictures)) for suffix in (".csv", ".jsonl")}
     write_scores(tmp_path / "s.parquet", score(model, pictures))
     rows = list(csv.DictReader((tmp_path / "s.csv").read_text().splitlines()))
@@ -94,4 +94,4 @@ def test_bad_input(
         assert complaint in capsys.readouterr().err
     assert not (tmp_path / "s.csv").exists()
     with pytest.raises(InputError, match="no image"):
-        list(score(open_model(learned[1], device="cpu"), tmp_path / "empty"))
+        list(score(open_model(learned[1], device="cpu", precision="float32"), tmp_path / "empty"))

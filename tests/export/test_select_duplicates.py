@@ -58,7 +58,7 @@ def test_duplicates_are_found_and_told_by_the_exit_code(
 
 def test_mirror_images_count_on_request_only(learned: Learned, pictures: Path) -> None:
     scene(4).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(pictures / "mirrored.png")
-    model = open_model(learned[1], device="cpu")
+    model = open_model(learned[1], device="cpu", precision="float32")
     assert duplicates(model, pictures).groups == []
     (group,) = duplicates(model, pictures, mirrored=True).groups
     assert [Path(path).name for path in group.paths] == ["04.png", "mirrored.png"]
@@ -70,7 +70,7 @@ def test_two_folders_are_compared(learned: Learned, pictures: Path, tmp_path: Pa
     scene(2).save(other / "two.jpg", quality=80)
     scene(2).save(other / "two-again.png")  # a pair within one folder alone is none
     scene(90).save(other / "new.png")
-    (group,) = duplicates(open_model(learned[1], device="cpu"), pictures, across=other).groups
+    (group,) = duplicates(open_model(learned[1], device="cpu", precision="float32"), pictures, across=other).groups
     assert {Path(path).name for path in group.paths} == {"02.png", "two.jpg", "two-again.png"}
 
 
@@ -90,7 +90,7 @@ def test_labelled_images_are_not_selected_again(learned: Learned, pictures: Path
     labelled.mkdir()
     for number in range(6):
         scene(number).save(labelled / f"{number:02d}.png")
-    chosen = select(open_model(learned[1], device="cpu"), pictures, n=6, labelled=labelled)
+    chosen = select(open_model(learned[1], device="cpu", precision="float32"), pictures, n=6, labelled=labelled)
     assert {int(Path(one.path).stem) for one in chosen} == set(range(6, 12))
 
 

@@ -121,9 +121,10 @@ def test_climb_without_a_memory_is_cla_b_at_climbs_rates() -> None:
     """To the bit, and with no memory whatever the settings of memories are."""
     noise = torch.randint(0, 256, (3, 10, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     losses = {}
+    climb = replace(choose_method(CONFIG, "climb"), replay_batch=8)
     for name in ("climb-none", "cla-b"):
         engine = build_engine(
-            replace(choose_method(CONFIG, "climb"), method=name), mean=(0.5,) * 3, std=(0.25,) * 3, seed=0,
+            replace(climb, method=name), mean=(0.5,) * 3, std=(0.25,) * 3, seed=0,
             device=torch.device("cpu"), precision="float32", kind="eager",
         )  # fmt: skip
         assert engine.parts.memory is None

@@ -113,8 +113,11 @@ class MinRedMemory(FlatMemory):
         self._outdated[np.asarray(slots)] = True
 
     def _slots(self, images: torch.Tensor, embeddings: torch.Tensor | None, embed: Embed | None = None) -> list[int]:
-        assert embeddings is not None
-        stored, finite = len(self), embeddings.isfinite().all()
+        stored = len(self)
+        # Subclasses of the earlier release do not pass the embeddings on.
+        finite = (
+            embeddings.isfinite().all() if isinstance(embeddings, torch.Tensor) else torch.ones((), dtype=torch.bool)
+        )
         slots = list(range(stored, min(stored + len(images), self.capacity)))
         over = len(images) - len(slots)
         by_similarity = []

@@ -174,6 +174,8 @@ def choose_method(config: LearnerConfig, name: str) -> LearnerConfig:
     0.1
     """
     method = find_method(name)
+    if method.custom_engine:  # it makes its own views, whatever the preset's are
+        config = replace(config, views=LearnerConfig.views)
     rates = {field: getattr(method, field) for field in ("lr", "alignment_weight", "views")}
     return replace(config, method=name, **{field: value for field, value in rates.items() if value is not None})
 
