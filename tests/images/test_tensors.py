@@ -88,9 +88,10 @@ def test_the_range_decides_the_grey_levels(infrared: Path) -> None:
 
 
 def test_a_range_must_be_two_numbers_in_order(infrared: Path) -> None:
-    for wrong in ((8000, 7000), (7000,), (1, 2, 3), (0, float("inf")), ("a", "b"), 5):
-        with pytest.raises(InputError, match="pixel_range must be two finite numbers, the smaller one first"):
+    for wrong in ((8000, 7000), (7000,), (1, 2, 3), (0, float("inf")), ("a", "b"), 5, np.zeros((2, 2))):
+        with pytest.raises(InputError, match="pixel_range must be two finite numbers, the smaller one first") as error:
             open_source(infrared, image_size=16, pixel_range=wrong)  # type: ignore[arg-type]
+        assert "\n" not in str(error.value)
         with pytest.raises(InputError, match="pixel_range must be two finite numbers, the smaller one first"):
             load("folder", root=infrared, image_size=16, pixel_range=wrong)
 

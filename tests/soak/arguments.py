@@ -331,6 +331,7 @@ def main() -> None:
     dice, trials = random.Random(arguments.seed), Trials("hostile arguments")
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, stop_hanging)
+    signal.signal(signal.SIGPROF, stop_hanging)
     logging.getLogger("climb").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="climb-soak-") as temporary:
         root = Path(temporary)
@@ -346,7 +347,8 @@ def main() -> None:
         kinds = [*(f"climb {verb}" for verb in lines), *calls]
         for number in range(arguments.trials):
             kind = kinds[number % len(kinds)]
-            signal.alarm(LONGEST)
+            signal.setitimer(signal.ITIMER_PROF, LONGEST)  # of processor time: a machine may be busy, or pause this
+            signal.alarm(20 * LONGEST)
             with open(os.devnull) as nothing, mock.patch("sys.stdin", nothing):
                 if kind in calls:
                     with captured():
@@ -355,6 +357,7 @@ def main() -> None:
                     verb = kind.removeprefix("climb ")
                     text, fault = command_trial(lines[verb], options[verb], dice)
             signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             trials.add(kind, ok=not fault, detail=f"{text}: {fault}")
         os.chdir("/")
     trials.finish(arguments.out)

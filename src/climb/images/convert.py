@@ -115,7 +115,8 @@ def as_pixel_range(pixel_range: Sequence[float] | None) -> PixelRange | None:
         low, high = map(float, pixel_range)
         if -np.inf < low < high < np.inf:
             return low, high
-    raise InputError(f"pixel_range must be two finite numbers, the smaller one first; given {pixel_range}")
+    given = " ".join(repr(pixel_range).split())[:60]
+    raise InputError(f"pixel_range must be two finite numbers, the smaller one first; given {given}")
 
 
 def is_deep(image: Image.Image) -> bool:
