@@ -41,7 +41,7 @@ def test_rows_are_the_features_of_the_paths(
     learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, suffix: str
 ) -> None:
     learner, file = learned
-    model = open_model(file, device="cpu")
+    model = open_model(file, device="cpu", precision="float32")
     target = tmp_path / f"out/features{suffix}"
     assert write_features(target, embed(model, images_of(pictures, 16))) == 6
     expected_paths = [

@@ -42,7 +42,7 @@ def test_it_finds_the_image_itself_and_orders_the_rest(
     learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, place: str
 ) -> None:
     learner, file = learned
-    model = open_model(file, device="cpu")
+    model = open_model(file, device="cpu", precision="float32")
     within = pictures
     if place != "folder":
         within = tmp_path / place
@@ -62,12 +62,16 @@ def test_features_of_another_model_are_noticed(
     name: str, learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     learner, file = learned
-    model = open_model(file, device="cpu")
+    model = open_model(file, device="cpu", precision="float32")
     write_features(tmp_path / name, embed(model, images_of(pictures, 16)))
     search(model, pictures / "17.png", within=tmp_path / name)
     assert not caplog.records
     learner.partial_fit(noise(60, seed=8)).save(tmp_path / "on.safetensors")
-    search(open_model(tmp_path / "on.safetensors", device="cpu"), pictures / "17.png", within=tmp_path / name)
+    search(
+        open_model(tmp_path / "on.safetensors", device="cpu", precision="float32"),
+        pictures / "17.png",
+        within=tmp_path / name,
+    )
     (record,) = caplog.records
     assert "was written by another model, or by this one before further training" in record.getMessage()
     for path in pictures.glob("*.png"):
@@ -95,7 +99,7 @@ def test_among_equals_the_earlier_images_come_first() -> None:
 def test_names_that_are_not_utf8(learned: tuple[Climb, Path], pictures: Path, tmp_path: Path) -> None:
     odd = os.fsdecode(os.fsencode(pictures) + b"/caf\xe9.png")
     (pictures / "03.png").rename(odd)
-    model = open_model(learned[1], device="cpu")
+    model = open_model(learned[1], device="cpu", precision="float32")
     for within in (pictures, tmp_path / "features.npy", tmp_path / "features.parquet"):
         if within != pictures:
             write_features(within, embed(model, images_of(pictures, 16)))
@@ -121,7 +125,7 @@ def write_image(folder: Path, pixels: torch.Tensor) -> Path:
 
 def test_the_memory_of_a_saved_learner(learned: tuple[Climb, Path], tmp_path: Path) -> None:
     learner, file = learned
-    model = open_model(file, device="cpu")
+    model = open_model(file, device="cpu", precision="float32")
     stored = stored_images(model)
     assert learner.memory_ is not None
     assert len(stored.images) == len(stored.names) == len(learner.memory_)
@@ -142,7 +146,7 @@ def test_flat_memories_too(method: str, tmp_path: Path) -> None:
         method=method, capacity=60, backbone="micro", replay_batch=8, device="cpu", precision="float32"
     ).partial_fit(noise(80))
     model.save(tmp_path / "model.safetensors")
-    opened = open_model(tmp_path / "model.safetensors", device="cpu")
+    opened = open_model(tmp_path / "model.safetensors", device="cpu", precision="float32")
     stored = stored_images(opened)
     found = search(opened, write_image(tmp_path, stored.images[3]), top=1)
     assert found[0].name == stored.names[3]
@@ -150,7 +154,7 @@ def test_flat_memories_too(method: str, tmp_path: Path) -> None:
 
 
 def test_the_memory_of_a_finished_run(run_folder: Path, tmp_path: Path) -> None:
-    model = open_model(run_folder, device="cpu")
+    model = open_model(run_folder, device="cpu", precision="float32")
     content = RunFolder(run_folder).load_memory()
     assert content is not None
     found = search(model, write_image(tmp_path, content.images[0]), top=1000)
@@ -162,7 +166,7 @@ def test_the_memory_of_a_finished_run(run_folder: Path, tmp_path: Path) -> None:
 def test_a_memory_kept_small_is_searched_by_the_features_of_the_full_images(
     encoder_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    model = open_model(encoder_file(side=64), device="cpu")
+    model = open_model(encoder_file(side=64), device="cpu", precision="float32")
     images = torch.from_numpy(noise(12, seed=6, side=64)).permute(0, 3, 1, 2).contiguous()
     from climb.memory.snapshot import Group, MemorySnapshot
 
@@ -178,7 +182,7 @@ def test_a_memory_kept_small_is_searched_by_the_features_of_the_full_images(
 
 
 def test_the_page_and_the_copies(learned: tuple[Climb, Path], pictures: Path, tmp_path: Path) -> None:
-    model = open_model(learned[1], device="cpu")
+    model = open_model(learned[1], device="cpu", precision="float32")
     asked = pictures / "03.png"
     found = search(model, asked, within=pictures, top=4)
     remembered = search(model, asked, top=2)
@@ -199,7 +203,7 @@ def test_the_page_and_the_copies(learned: tuple[Climb, Path], pictures: Path, tm
 def test_bad_requests(
     learned: tuple[Climb, Path], pictures: Path, tmp_path: Path, encoder_file: Callable[..., Path]
 ) -> None:
-    model = open_model(learned[1], device="cpu")
+    model = open_model(learned[1], device="cpu", precision="float32")
     asked = pictures / "00.png"
     with pytest.raises(InputError, match="does not exist; give an image"):
         search(model, tmp_path / "nothing.png")
@@ -210,13 +214,13 @@ def test_bad_requests(
         search(model, tmp_path / "text.png")
     with pytest.raises(InputError, match="top is 0; it must be at least 1"):
         search(model, asked, top=0)
-    alone = open_model(encoder_file(), device="cpu")
+    alone = open_model(encoder_file(), device="cpu", precision="float32")
     with pytest.raises(InputError, match="contains no stored images"):
         search(alone, asked)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no image to search"):
         search(model, asked, within=tmp_path / "empty")
-    wide = open_model(encoder_file("vit-tiny", 16, name="wide.safetensors"), device="cpu")
+    wide = open_model(encoder_file("vit-tiny", 16, name="wide.safetensors"), device="cpu", precision="float32")
     write_features(tmp_path / "wide.npy", embed(wide, images_of(pictures, 16)))
     with pytest.raises(InputError, match="have 192 numbers, those of this model 128"):
         search(model, asked, within=tmp_path / "wide.npy")
@@ -245,7 +249,7 @@ def test_images_inside_a_shard_have_no_file_to_show(
     with tarfile.open(tmp_path / "s.tar", "w") as shard:
         shard.add(pictures / "03.png", "03.png")
         shard.add(pictures / "04.png", "04.png")
-    model = open_model(learned[1], device="cpu")
+    model = open_model(learned[1], device="cpu", precision="float32")
     found = search(model, pictures / "03.png", within=tmp_path / "s.tar", top=1)
     assert (found[0].name, found[0].path) == (f"{tmp_path / 's.tar'}#03.png", None)
     page = write_page(tmp_path / "found.html", pictures / "03.png", found).read_text(encoding="utf-8")
