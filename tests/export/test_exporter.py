@@ -45,7 +45,7 @@ def picture(tmp_path: Path) -> Path:
 def test_the_code_of_the_card_gives_the_features(
     run_folder: Path, tmp_path: Path, picture: Path, monkeypatch: pytest.MonkeyPatch, pixels: Any
 ) -> None:
-    model = open_model(run_folder, device="cpu")
+    model = open_model(run_folder, device="cpu", precision="float32")
     folder = export(model, tmp_path / "export", formats=("safetensors", "onnx"), pixels=pixels)
     text = (folder / "README.md").read_text(encoding="utf-8")
     expected = model.features(decode_one(picture, 16).unsqueeze(0)).numpy()
@@ -85,7 +85,7 @@ def clear_palette() -> Image.Image:
 def test_the_code_of_the_card_sees_images_of_every_mode_as_climb_does(
     run_folder: Path, tmp_path: Path, image: Image.Image
 ) -> None:
-    folder = export(open_model(run_folder, device="cpu"), tmp_path / "export")
+    folder = export(open_model(run_folder, device="cpu", precision="float32"), tmp_path / "export")
     suffix = "tif" if image.mode in ("F", "CMYK") else "png"
     image.save(tmp_path / f"image.{suffix}")
     names: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def test_an_export_is_a_model(learned: tuple[Climb, Path]) -> None:
 
 
 def test_the_second_format_joins_the_first(run_folder: Path, tmp_path: Path) -> None:
-    model = open_model(run_folder, device="cpu")
+    model = open_model(run_folder, device="cpu", precision="float32")
     folder = export(model, tmp_path / "export", formats=["onnx"])
     assert not (folder / "model.safetensors").exists()
     difference = json.loads((folder / "config.json").read_text())["onnx"]["difference_to_torch"]
