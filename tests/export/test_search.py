@@ -213,7 +213,7 @@ def test_the_memory_of_a_finished_run(run_folder: Path, tmp_path: Path) -> None:
 def test_a_memory_kept_small_is_searched_by_the_features_of_the_full_images(
     encoder_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    model = open_model(encoder_file(side=64), device="cpu")
+    model = open_model(encoder_file(side=64), device="cpu", precision="float32")
     images = torch.from_numpy(noise(12, seed=6, side=64)).permute(0, 3, 1, 2).contiguous()
     from climb.memory.snapshot import Group, MemorySnapshot
 
@@ -261,13 +261,13 @@ def test_bad_requests(
         search(model, tmp_path / "text.png")
     with pytest.raises(InputError, match="top is 0; it must be at least 1"):
         search(model, asked, top=0)
-    alone = open_model(encoder_file(), device="cpu")
+    alone = open_model(encoder_file(), device="cpu", precision="float32")
     with pytest.raises(InputError, match="contains no stored images"):
         search(alone, asked)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no image to search"):
         search(model, asked, within=tmp_path / "empty")
-    wide = open_model(encoder_file("vit-tiny", 16, name="wide.safetensors"), device="cpu")
+    wide = open_model(encoder_file("vit-tiny", 16, name="wide.safetensors"), device="cpu", precision="float32")
     write_features(tmp_path / "wide.npy", embed(wide, images_of(pictures, 16)))
     with pytest.raises(InputError, match="have 192 numbers, those of this model 128"):
         search(model, asked, within=tmp_path / "wide.npy")
