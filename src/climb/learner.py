@@ -24,7 +24,17 @@ from climb.engine.inference import FairLock, Snapshot, inference
 from climb.errors import InputError, unknown
 from climb.memory import Memory
 from climb.methods import PartFactory, build_parts, check_config, find_method, find_objective
-from climb.nets import Network, SavedEncoder, load_encoder
+from climb.nets import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Channels,
+    Network,
+    SavedEncoder,
+    load_encoder,
+    weights_of,
+)
+from climb.nets.build import MODULE
+from climb.nets.weights import OWN, digest
 from climb.novelty.stored import StoredReference
 from climb.parallel import SINGLE, Group
 from climb.pixels import Images, as_images, resized, square_side
@@ -33,10 +43,6 @@ from climb.settings.config import Execution, LearnerConfig, MemoryConfig, RunCon
 from climb.settings.fields import Setting, settings_of
 from climb.settings.presets import NETWORK
 from climb.state import load_tree, restoring, save_tree, tree_kind
-
-Channels = tuple[float, float, float]
-"""A number for each colour channel."""
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 log = logging.getLogger("climb.learner")
 
@@ -52,6 +58,8 @@ def build_engine(
     kind: EngineKind,
     layout: Layout | None = None,
     group: Group = SINGLE,
+    restored: bool = False,
+    module: nn.Module | None = None,
 ) -> Engine:
     """The engine of a configuration, at its first step.
 
@@ -65,6 +73,8 @@ def build_engine(
         kind: how steps are carried out.
         layout: memory layout of convolutions; None is that of the device: channels last on a GPU, else contiguous.
         group: the processes that train it together; each calls this function.
+        restored: True if the caller loads a saved state into the engine: start weights are not read.
+        module: the network that a caller passed as an object, which the encoder is a copy of.
     """
     check_config(config)
     method = find_method(config.method)
@@ -75,7 +85,8 @@ def build_engine(
             config, mean=mean, std=std, seed=seed, device=device, precision=precision, kind=kind
         )
         return _laid_out(engine, layout)
-    parts = build_parts(PartFactory(config=config, seed=seed, device=device, group=group))
+    place: dict[str, Any] = {"seed": seed, "device": device, "group": group}
+    parts = build_parts(PartFactory(config=config, restored=restored, module=module, **place))
     memory, allowed = parts.memory, config.memory.capacity
     if memory is not None and memory.bounded and memory.capacity > allowed:
         raise InputError(
@@ -115,10 +126,25 @@ FIRST = (
 EXECUTION = ("device", "precision", "engine")
 """Arguments that are no part of the configuration."""
 TEXTS = {
-    "backbone": "Network that encodes images; auto: resnet18 on a GPU, micro on a CPU.",
+    "backbone": "Network that encodes images: a name, or a torch.nn.Module from images (n, 3, H, W) to features (n, f) "
+    "or feature maps, of which a copy is trained; auto: resnet18 on a GPU, micro on a CPU.",
+    "weights": "Weights that the network starts from: none (random), pretrained (its published ones), or a path; "
+    "by default none, and for a module its own.",
     "image_size": "Side to which images are resized. None takes the side of the first images, which must be square.",
 }
 """Arguments whose defaults, and therefore texts, are not those of the setting."""
+
+
+def module_name(module: nn.Module) -> str:
+    """The setting ``backbone`` of a learner whose network was passed as an object."""
+    return f"{MODULE}{type(module).__name__}"
+
+
+def _same_class(module: nn.Module, stored: str, file: Path) -> nn.Module:
+    """The module, if the file was saved with one of its class."""
+    if stored != module_name(module):
+        raise InputError(f"{file} was saved with backbone '{stored}'; given is '{module_name(module)}'")
+    return module
 
 
 def _arguments() -> dict[str, Setting]:
@@ -291,7 +317,8 @@ class Climb:
 
     def __repr__(self) -> str:
         defaults = self.__signature__.parameters
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
+        shown = {k: type(v).__name__ if isinstance(v, nn.Module) else repr(v) for k, v in self.get_params().items()}
+        changed = [f"{k}={shown[k]}" for k, v in self.get_params().items() if v != defaults[k].default]
         return f"Climb({', '.join(changed)})"
 
     def _repr_html_(self) -> str:
@@ -312,11 +339,16 @@ class Climb:
     @checked()
     def save(self, path: str | Path) -> None:
         """Write the whole model, memory included, to one file, from which `load` continues."""
-        save_tree(Path(path), self.__getstate__(), kind="model")
+        state = self.__getstate__()
+        if isinstance(self.backbone, nn.Module):
+            state["params"]["backbone"] = module_name(self.backbone)
+        save_tree(Path(path), state, kind="model")
 
     @classmethod
     @checked()
-    def load(cls, path: str | Path, *, device: str = "auto", **execution: str) -> Climb:
+    def load(
+        cls, path: str | Path, *, device: str = "auto", backbone: nn.Module | None = None, **execution: str
+    ) -> Climb:
         """The model that `save` wrote. It continues to learn as if it had not been interrupted.
 
         The file may also be an encoder: ``model.safetensors`` of a run, a learner or an export, or its folder. Then
@@ -325,6 +357,7 @@ class Climb:
         Args:
             path: the file, or its folder.
             device: where it goes on.
+            backbone: the module that the model was built with, if it was; its weights are those of the file.
             execution: another ``precision`` or ``engine``.
         """
         execution["device"] = device
@@ -335,7 +368,8 @@ class Climb:
         state = load_tree(file, kind="model")
         model = cls.__new__(cls)
         with restoring(file):
-            model.__setstate__({**state, "params": {**state["params"], **execution}})
+            module = {} if backbone is None else {"backbone": _same_class(backbone, state["params"]["backbone"], file)}
+            model.__setstate__({**state, "params": {**state["params"], **module, **execution}})
         return model
 
     @classmethod
@@ -361,8 +395,8 @@ class Climb:
         if state["engine"] is not None:
             # Older files have no mean, no std and no choices.
             mean, std = tuple(state.get("mean", IMAGENET_MEAN)), tuple(state.get("std", IMAGENET_STD))
-            stored = state.get("choices", REFERENCE)
-            self._start(from_dict(LearnerConfig, state["config"]), mean=mean, std=std, stored=stored)
+            stored, config = state.get("choices", REFERENCE), from_dict(LearnerConfig, state["config"])
+            self._start(config, mean=mean, std=std, stored=stored, restored=True)
             self.engine_.load_state_dict(state["engine"])
 
     # -- internals -----------------------------------------------------------------------------------------------
@@ -370,7 +404,10 @@ class Climb:
     def _begin(self, images: torch.Tensor) -> None:
         """A new engine, whose image size these images may decide."""
         side = self._plain_params()["image_size"]
-        self._start(self._configured(square_side(images) if side is None else side))
+        config = self._configured(square_side(images) if side is None else side)
+        start = weights_of(config)
+        mean, std = (None, None) if start is None else (start.mean, start.std)
+        self._start(config, mean=mean or IMAGENET_MEAN, std=std or IMAGENET_STD)
         alignment = self.engine_.parts.alignment
         if alignment is not None and alignment.needs_boundaries:
             log.warning(
@@ -397,6 +434,10 @@ class Climb:
             options["backbone"] = "micro" if resolve_device(self.device).type == "cpu" else "resnet18"
         for name in EXECUTION:
             del options[name]
+        if isinstance(module := options["backbone"], nn.Module):
+            options["backbone"] = module_name(module)
+            if options["weights"] is None:
+                options |= {"weights": OWN, "weights_sha256": digest(module.state_dict())}
         config = resolve(RunConfig(), options).learner
         check_config(config)
         check_room(config)
@@ -409,6 +450,7 @@ class Climb:
         mean: Channels = IMAGENET_MEAN,
         std: Channels = IMAGENET_STD,
         stored: Mapping[str, Any] | None = None,
+        restored: bool = False,
     ) -> None:
         device = resolve_device(self.device)
         choices = choose(self.precision, self.engine, device=device, stored=stored)
@@ -422,6 +464,8 @@ class Climb:
             precision=choices.precision,
             kind=choices.engine,
             layout=choices.layout,
+            restored=restored,
+            module=self.backbone if isinstance(self.backbone, nn.Module) else None,
         )
         self._choices = asdict(choices) if device.type == "cpu" else None
 

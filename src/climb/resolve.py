@@ -21,6 +21,9 @@ from climb.arguments import check_value
 from climb.errors import InputError, unknown
 from climb.methods import PartFactory, build_parts, choose_method, choose_objective
 from climb.methods.validate import refuse_unused
+from climb.nets.build import MODULE
+from climb.nets.weight_files import read_weights
+from climb.nets.weights import OWN, PUBLISHED, RANDOM, absolute, weights_of
 from climb.settings.config import (
     DataConfig,
     DataOptions,
@@ -82,6 +85,8 @@ def resolve(
     (0.1, 1000, 3)
     """
     given = given_options(options)
+    if "weights" in given and "backbone" not in given:
+        given |= {name: value for name, value in network_of(given["weights"]).items() if name == "backbone"}
     config = base
     if "dataset" in given:  # the options of another dataset's loader do not apply
         config = replace(config, data=DataConfig(dataset=given["dataset"]))
@@ -101,7 +106,34 @@ def resolve(
     config = with_settings(config, {name: value for name, value in given.items() if name in PATHS})
     if "image_size" in given:
         config = replace(config, data=replace(config.data, image_size=side))
-    return _with_budget_and_faults(config, given)
+    config = _with_budget_and_faults(config, given)
+    learner = config.learner
+    if {"weights", "backbone", "image_size"} & given.keys():  # the digest of the base is of other weights
+        learner = replace(learner, weights_sha256=given.get("weights_sha256"))
+    return replace(config, learner=with_weights(learner))
+
+
+def with_weights(config: LearnerConfig) -> LearnerConfig:
+    """The configuration with the digest of its start weights. Weights that do not fit the network are refused.
+
+    >>> with_weights(LearnerConfig(backbone="micro", weights="pretrained"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    climb.errors.InputError: backbone 'micro' comes without pretrained weights; give a file (--weights FILE), or a ...
+    """
+    settings_of(LearnerConfig)["weights"].check(config.weights)
+    config = replace(config, weights=absolute(config.weights))
+    if config.weights == OWN and config.backbone.startswith(MODULE):  # `Climb` has the module
+        return config
+    start = weights_of(config)
+    return replace(config, weights_sha256=None if start is None else start.sha256)
+
+
+def network_of(weights: str) -> dict[str, Any]:
+    """The options ``backbone`` and ``image_size`` of the network whose weights a file of climb holds; {} for others."""
+    if weights in (RANDOM, PUBLISHED, OWN):
+        return {}
+    content = read_weights(weights)
+    return {} if content.backbone is None else {"backbone": content.backbone, "image_size": content.image_size}
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,6 +192,11 @@ def continued(stored: RunConfig, options: Mapping[str, Any], where: Path) -> Run
     """
     resolved = stored.resolved()
     wanted = {name: value for name, value in options.items() if name in PATHS}
+    if "weights" in wanted:  # a file may have been moved: its content counts
+        moved = with_weights(replace(stored.learner, weights=wanted["weights"], weights_sha256=None))
+        if moved.weights_sha256 == stored.learner.weights_sha256:
+            del wanted["weights"]
+            stored = replace(stored, learner=replace(stored.learner, weights=moved.weights))
     for fault in options.get("faults", ()):
         wanted |= FAULTS.get(fault, {})
     if "budget" in options:
@@ -257,7 +294,7 @@ def _with_capacity(config: LearnerConfig, capacity: int) -> LearnerConfig:
 def _memory_bytes(config: LearnerConfig) -> int:
     """Bytes that the memory of a configuration would reserve; on the meta device it reserves none."""
     try:
-        memory = build_parts(PartFactory(config=config, seed=0, device=torch.device("meta"))).memory
+        memory = build_parts(PartFactory(config=config, seed=0, device=torch.device("meta"), restored=True)).memory
     except InputError:  # too small to be built; refused later, with all limits
         return 0
     return 0 if memory is None else memory.nbytes

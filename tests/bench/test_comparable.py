@@ -61,6 +61,10 @@ def run(column: str = "20 tasks", **changes: Any) -> PlacedRun:
         ({"evaluated": "teacher"}, "different networks evaluated: student, teacher"),
         ({"evaluation__epochs": 10}, "different probes: linear, 10 epochs, linear, 100 epochs"),
         ({"learner__backbone": "micro"}, "different backbones: micro, resnet18"),
+        (
+            {"learner__weights": "/a.pth", "learner__weights_sha256": 8 * "abcd"},
+            "different backbones: resnet18, resnet18 from weights abcdabcd",
+        ),
         ({"learner__memory__capacity": 500}, "different memory capacities: 2500, 500"),
         ({"memory_bounded": False, "method": "pcmc"}, "a memory without bound: row of pcmc"),
         (
@@ -159,6 +163,10 @@ def test_bounds_have_no_budget_but_their_passes_are_noted() -> None:
         ({"preset": "default"}, "different presets: default, paper"),
         ({"evaluation__epochs": 10}, "different probes: linear, 10 epochs, linear, 100 epochs"),
         ({"learner__backbone": "micro"}, "different backbones: micro, resnet18"),
+        (
+            {"learner__weights": "/a.pth", "learner__weights_sha256": 8 * "abcd"},
+            "different backbones: resnet18, resnet18 from weights abcdabcd",
+        ),
     ],
 )
 def test_bounds_share_dataset_preset_probe_and_backbone(change: dict[str, Any], reason: str) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from climb.bench.executors import Executor
 from climb.bench.plan import make_plan
 from climb.bench.scheduler import run_jobs
 from climb.bench.tuning import parse_over, rank, tuning_grid
 from climb.errors import InputError
+from climb.nets import build_network
 from climb.runs.run_file_checks import read_object, write_object
 from climb.settings.config import Execution, RunConfig
 
@@ -48,6 +50,18 @@ def test_settings_by_name_and_by_symbol() -> None:
 def test_invalid_settings_are_rejected(texts: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_over(texts)
+
+
+def test_weights_are_read_for_every_combination(tiny_config: MakeConfig, tmp_path: Path) -> None:
+    config = tiny_config()
+    network = build_network(config.learner.backbone, config.learner.image_size, generator=torch.Generator())
+    torch.save(network.encoder.state_dict(), tmp_path / "start.pth")
+    over = parse_over([f"weights=none,{tmp_path / 'start.pth'}"])
+    digests = [entry.config.learner.weights_sha256 for entry in tuning_grid(config, over, seeds=(0,)).entries]
+    assert digests[0] is None
+    assert len(digests[1] or "") == 64
+    with pytest.raises(InputError, match=r"weights '.*nothing\.pth' do not exist"):
+        tuning_grid(config, parse_over([f"weights={tmp_path / 'nothing.pth'}"]), seeds=(0,))
 
 
 def test_an_invalid_combination_is_rejected_before_any_run(tiny_config: MakeConfig) -> None:

@@ -7,10 +7,11 @@ import re
 Entries = dict[str, dict[str, str]]
 
 
-def listings(said: str) -> tuple[Entries, Entries]:
-    """The particulars of each method and of each objective, by name."""
-    _, methods, objectives = re.split(r"^(?:methods|objectives)$", said, flags=re.MULTILINE)
-    return _entries(methods), _entries(objectives)
+def listings(said: str) -> tuple[Entries, Entries, Entries]:
+    """The particulars of each method, of each objective and of each network, by name."""
+    _, *sections = re.split(r"^(?:methods|objectives|networks)$", said, flags=re.MULTILINE)
+    methods, objectives, networks = map(_entries, sections)
+    return methods, objectives, networks
 
 
 def _entries(section: str) -> Entries:

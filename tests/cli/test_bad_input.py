@@ -137,6 +137,10 @@ def test_a_cifar_folder_that_is_not_one(damage: Prepare, message: str, climb: Cl
     ("arguments", "messages"),
     [
         (["demmo"], ["unknown recipe 'demmo'; did you mean 'demo'?", "cifar100-20"]),
+        (["--weights", "pretraind"], ["weights 'pretraind' do not exist; did you mean 'pretrained'?", ".pth"]),
+        (["--weights", "pretrained"], ["backbone 'micro' comes without pretrained weights", "efficientnet-lite0"]),
+        (["--backbone", "efficientnet-lite"], ["unknown backbone", "did you mean 'efficientnet-lite0'?", "timm/NAME"]),
+        (["--backbone", "hf:nowhere"], ["'hf:"]),
         (["--method", "clim"], ["unknown method 'clim'; did you mean 'climb'?", "cla-e"]),
         (["--dataset", "cifra100"], ["unknown dataset 'cifra100'; did you mean 'cifar100'?", "synthetic"]),
         (["--preset", "papre"], ["unknown preset 'papre'; did you mean 'paper'?", "default, paper, reference"]),

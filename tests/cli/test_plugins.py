@@ -68,7 +68,7 @@ def installed(install: Callable[[str, str], Path]) -> Path:
 def test_they_are_listed_and_what_is_broken_hides_nobody(climb: Climb) -> None:
     said = climb("methods")
     assert said.code == 0
-    methods, objectives = listings(said.out)
+    methods, objectives, _ = listings(said.out)
     assert methods["theirs"]["what"] == "Somebody's [bold] method."
     assert methods["theirs"]["paper"] == "somebody [2030]"
     assert methods["theirs-broken"]["parts"] == "not declared"

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from climb.cli import main
 from climb.datasets import names
 from climb.methods import METHODS, OBJECTIVES, choose_method
 from climb.methods.catalog import parts_of
+from climb.nets import BACKBONES
 from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.settings.fields import settings_of
 from climb.settings.presets import PRESETS, apply_preset
@@ -45,7 +48,7 @@ def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
     said = climb("methods")
     assert (said.code, said.err) == (0, "")
     assert all(len(line) <= int(columns) for line in said.out.splitlines())
-    entries, _ = listings(said.out)
+    entries, _, _ = listings(said.out)
     assert list(entries) == list(METHODS)
     for name, entry in entries.items():
         found = METHODS[name]
@@ -61,12 +64,26 @@ def test_methods_lists_every_one_with_its_parts_its_paper_and_what_was_measured(
 
 
 def test_methods_lists_every_objective_below(climb: Climb) -> None:
-    _, entries = listings(climb("methods").out)
+    _, entries, _ = listings(climb("methods").out)
     assert list(entries) == list(OBJECTIVES)
     for name, entry in entries.items():
         found = OBJECTIVES[name]
         rate = "preset's" if found.lr is None else f"{found.lr:g}"
         assert entry == {"what": found.summary, "paper": found.paper, "lr": rate, "package": "climb"}
+
+
+def test_methods_lists_the_networks_with_their_extras(climb: Climb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
+    sys.modules["transformers"].__spec__ = ModuleSpec("transformers", None)
+    _, _, entries = listings(climb("methods").out)
+    assert list(entries) == [*BACKBONES, "timm/NAME", "hf:FOLDER-OR-ID"]
+    assert entries["resnet18"]["weights"] == "random, or a file"
+    assert entries["efficientnet-lite0"]["weights"].startswith("pretrained, random, or a file; extra lite: ")
+    assert entries["timm/NAME"]["weights"].endswith("extra timm: not installed (pip install 'climb-ssl[timm]')")
+    assert entries["hf:FOLDER-OR-ID"]["weights"].endswith("extra hf: installed")
+    doctor = climb("doctor", "--device", "cpu").out
+    assert re.search(r"extra timm .* not installed \(pip install 'climb-ssl\[timm\]'\)", doctor)
 
 
 @pytest.mark.parametrize("verb", ["run", "tune", "learn", "bench"])

@@ -97,7 +97,7 @@ for folder in sys.argv[1:]:
 @pytest.mark.parametrize(
     "networks",
     [
-        [("micro", 16), ("resnet18", 32)],
+        [("micro", 16), ("resnet18", 32), ("efficientnet-lite0", 32)],
         pytest.param([("resnet34", 32), ("resnet50", 72), ("vit-tiny", 32)], marks=pytest.mark.slow),
     ],
     ids=["small", "large"],

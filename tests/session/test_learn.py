@@ -29,17 +29,19 @@ from climb.engine import Engine, Observation
 from climb.errors import ClimbError, InputError
 from climb.images.decode import CORRUPT, UNREADABLE, ImageError
 from climb.nets import load_encoder
+from climb.nets.build import find_backbone
 from climb.runs import Journal, RunFolder
 from climb.runs.run_file_checks import read_object
 from climb.session import MEASURES, Finished, Interrupted, learn
 from climb.session.journal_lines import resident_bytes
 from climb.session.trackers import TRACKERS, open_tracker
 from climb.settings.config import RunConfig
-from climb.settings.recipes import SIZES
+from climb.settings.recipes import PRETRAINED, SIZES
 from climb.sources import Item, PassedOver, Source
 from climb.sources.item import Pending, Read, SeenFilter, failed
 from climb.sources.prefetch import Arrival
 
+DECLARED = dict(PRETRAINED)  # before tests empty it
 Write = Callable[..., Path]
 Small = dict[str, Any]
 SetClock = Callable[[Callable[[], float]], None]
@@ -478,6 +480,13 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
             f"| `{name}` | {size.backbone} | {size.image_size} | {size.replay_batch} | {size.passes} "
             f"| {size.memory.capacity} |"
         ) in text
+    for name, learners in DECLARED.items():
+        for size in learners:
+            extra = find_backbone(size.backbone).extra
+            row = (
+                f"{size.backbone} | {size.image_size} | {size.replay_batch} | {size.passes} | {size.memory.capacity} |"
+            )
+            assert re.search(rf"^\| `{name}` \| `{extra}`[^|]* \| {re.escape(row)}$", text, re.MULTILINE), row
 
 
 # -- trackers --------------------------------------------------------------------------------------------------------

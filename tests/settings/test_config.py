@@ -156,7 +156,7 @@ def test_a_younger_setting_does_not_change_who_a_run_is() -> None:
 )
 def test_an_added_setting_is_neutral_where_it_is_missing(section: type) -> None:
     added = {name: declared.added for name, declared in settings_of(section).items() if declared.is_added}
-    expected = {LearnerConfig: {"views", "swapped_refresh"}, DataConfig: {"normalisation"}}
+    expected = {LearnerConfig: {"views", "swapped_refresh", "weights", "weights_sha256"}, DataConfig: {"normalisation"}}
     assert added.keys() == expected.get(section, set())
     older = from_dict(section, {})
     assert {name: getattr(older, name) for name in added} == added

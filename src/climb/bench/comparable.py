@@ -16,7 +16,7 @@ CBP_TOLERANCE = 0.005
 """Relative difference of backward passes within one budget: methods start to replay at different mini-batches."""
 CHECKED_ELSEWHERE = (
     *("seed", "recipe", "data", "stream", "evaluation"),
-    *("learner.image_size", "learner.backbone", "learner.memory.capacity"),
+    *("learner.image_size", "learner.backbone", "learner.weights", "learner.memory.capacity"),
 )
 """Settings that may differ within a cell, or that have a check of their own."""
 RELEASED_PRESET = "reference"
@@ -50,13 +50,14 @@ def _aspects(run: PlacedRun) -> dict[str, Any]:
     )
     # Each of these changes the task.
     released = lookup(config, "data.normalisation") == "released"
+    backbone, digest = lookup(config, "learner.backbone"), lookup(config, "learner.weights_sha256")
     extras = [released and "with the released constants", fingerprint and f"({fingerprint})"]
     images = [dataset, side and f"{side} px", *loading, *extras]
     # The classes of each task follow from the seed or from a saved scenario.
     stream = kind = kind and " ".join([kind, *streaming])
     if manifest is not None:
-        digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:8]
-        stream, kind = f"a saved scenario ({digest})", f"a saved {manifest.get('kind')} scenario"
+        content = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:8]
+        stream, kind = f"a saved scenario ({content})", f"a saved {manifest.get('kind')} scenario"
     return {
         "methods": method,
         "datasets": dataset and " ".join(filter(None, images)),
@@ -67,7 +68,7 @@ def _aspects(run: PlacedRun) -> dict[str, Any]:
         "presets": result.get("preset"),
         "networks evaluated": result.get("evaluated"),
         "probes": epochs and f"linear, {epochs} epochs",
-        "backbones": lookup(config, "learner.backbone"),
+        "backbones": f"{backbone} from weights {digest[:8]}" if digest else backbone,
         # To store less, or nothing, is no advantage.
         "memory capacities": lookup(config, "learner.memory.capacity") if result.get("memory_bytes") else None,
         "devices": lookup(result, "versions.device_name"),

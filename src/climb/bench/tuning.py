@@ -13,11 +13,11 @@ from climb.bench.layouts import Layout, Metric, RowSpec
 from climb.bench.plan import Plan, result_of
 from climb.errors import InputError, unknown
 from climb.methods.validate import check_config, refuse_equal, refuse_unused
-from climb.resolve import with_settings
+from climb.resolve import with_settings, with_weights
 from climb.settings.config import LearnerConfig, MemoryConfig, RunConfig
 from climb.settings.fields import Setting, settings_of
 
-FIXED = ("method", "preset", "image_size")
+FIXED = ("method", "preset", "image_size", "weights_sha256")
 """Fields of the learner that are not tuned."""
 METRIC = "validation_accuracy"
 
@@ -92,6 +92,8 @@ def tuning_grid(config: RunConfig, over: Mapping[str, Sequence[Any]], seeds: Seq
     rows, entries = [], []
     for setting in combinations(over):
         own = with_settings(config, setting)
+        if {"weights", "backbone"} & setting.keys():
+            own = replace(own, learner=with_weights(replace(own.learner, weights_sha256=None)))
         check_config(own.learner)
         refuse_unused(own.learner.method, prune=setting.get("prune"))
         row = RowSpec(label=say_setting(setting), method=own.learner.method)

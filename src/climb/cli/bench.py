@@ -110,7 +110,7 @@ class TuneOptions:
 
 @with_settings(
     search=options_of(TuneOptions),
-    learner=options_of(LearnerConfig, only=["method", "objective", "preset"]),
+    learner=options_of(LearnerConfig, only=["method", "objective", "preset", "backbone", "weights", "image_size"]),
     stream=options_of(StreamConfig, only=["tasks"]),
     executor=options_of(ExecutorOptions),
     execution=options_of(Execution, only=["data", "device", "imports"]),

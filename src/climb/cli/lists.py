@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import tempfile
@@ -29,14 +30,19 @@ Entry = tuple[str, dict[str, str | None]]
 def methods() -> None:
     """List the methods: parts, paper, learning rate, and accuracy measured on real data.
 
-    The objectives follow, each with its package. Packages that cannot be imported are named with the reason.
+    The objectives follow, each with its package, and the networks with the extra that they need. Packages that cannot
+    be imported are named with the reason.
     """
     from climb.registry import load_plugins
 
     broken = load_plugins()
     console = plain_console()
     console.print(LEGEND)
-    for heading, entries in (("methods", _methods()), ("objectives", _objectives())):
+    for heading, entries in (
+        ("methods", _methods()),
+        ("objectives", _objectives()),
+        ("networks", _networks()),
+    ):
         console.print(heading, style="bold underline", end="\n\n")
         console.print(_grid(entries))
     for reason in broken:
@@ -77,6 +83,34 @@ def _objectives() -> Iterator[Entry]:
 
     for name, spec in OBJECTIVES.items():
         yield name, {"what": spec.summary, "paper": spec.paper, "lr": _rate(spec.lr), "package": _package(spec.make)}
+
+
+def _networks() -> Iterator[Entry]:
+    from climb.nets import BACKBONES
+    from climb.nets.build import EXTRAS, LIBRARIES, is_published
+    from climb.registry import first_line
+
+    for name, entry in BACKBONES.items():
+        start = ["pretrained"] if is_published(entry) else []
+        weights = ", ".join([*start, "random, or a file"]) + _extra(entry.extra)
+        what = first_line(entry.make.__doc__).replace("``", "").replace(", weights from generator", "")
+        yield name, {"what": what, "weights": weights, "package": _package(entry.make)}
+    for prefix, extra, _, _ in LIBRARIES:
+        what = f"A model of {EXTRAS[extra]}."
+        name = f"{prefix}{'NAME' if extra == 'timm' else 'FOLDER-OR-ID'}"
+        yield name, {"what": what, "weights": f"pretrained, random, or a file{_extra(extra)}", "package": "climb"}
+
+
+def _extra(extra: str | None) -> str:
+    return "" if extra is None else f"; extra {extra}: {_installed(extra)}"
+
+
+def _installed(extra: str) -> str:
+    """Whether an extra with networks is installed and, if not, the command that installs it."""
+    from climb.nets.build import EXTRAS
+
+    found = importlib.util.find_spec(EXTRAS[extra]) is not None
+    return "installed" if found else f"not installed (pip install 'climb-ssl[{extra}]')"
 
 
 def _package(function: Callable[..., Any]) -> str:
@@ -132,6 +166,7 @@ def doctor(*, device: str = "auto") -> None:
     from climb import Climb, __version__
     from climb.engine import choose, resolve_device
     from climb.files import cache_dir
+    from climb.nets.build import EXTRAS
     from climb.precision import bf16_gain, missing_for_kernels, usable_cores
     from climb.runs.provenance import device_name
 
@@ -149,6 +184,7 @@ def doctor(*, device: str = "auto") -> None:
         ("engine", choices.engine),
         ("compiler", missing_for_kernels("cuda" if place.type == "cuda" else "cpu") or "works"),
         ("threads", f"{choices.threads} of {usable_cores()} usable cores"),
+        *((f"extra {extra}", _installed(extra)) for extra in EXTRAS),
         ("cache", _writable(cache_dir())),
     ]
     images = torch.randint(0, 256, (64, 3, 32, 32), dtype=torch.uint8)

@@ -141,9 +141,10 @@ def learn(images: str, /, *, out: str, **options: Any) -> None:
     """
     from climb.session import Finished
     from climb.session import learn as learn_from
+    from climb.session.first_line import FirstLine
 
     try:
-        learned = learn_from(images, out=out, **options)
+        learned = learn_from(images, out=out, observers=[FirstLine(images, say=print)], **options)
     except Finished as stopped:  # the signal came too late
         learned = stopped.result
     print(f"learned {learned.new_images:,} new images, {learned.images:,} in total, {learned.seconds:,.0f} s")

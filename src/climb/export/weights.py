@@ -15,7 +15,8 @@ from torch import nn
 
 from climb.export.model_loader import FromPixels
 from climb.files import write_atomic
-from climb.nets import MicroNet, ResNet, SavedEncoder, TimmModel, VisionTransformer
+from climb.nets import EfficientNetLite, HubModel, MicroNet, ResNet, SavedEncoder, TimmModel, VisionTransformer
+from climb.nets.saved_encoder import facts
 from climb.state import metadata
 
 
@@ -30,7 +31,7 @@ def plain_weights(saved: SavedEncoder) -> dict[str, torch.Tensor]:
 def write_weights(path: Path, saved: SavedEncoder) -> None:
     """Write the weights. The file's header has the network for climb; other programs can ignore it."""
     encoder = {name: {"$tensor": _plain(saved, name)} for name in saved.encoder.state_dict()}
-    tree = {**vars(saved), "encoder": encoder, "weights_sha256": fingerprint(saved)}
+    tree = {**facts(saved), "encoder": encoder, "weights_sha256": fingerprint(saved)}
     weights = plain_weights(saved)
     # Serialised to bytes first: `save_file` creates files that only their owner can read.
     body = save(weights, metadata=metadata("encoder", tree, weights))
@@ -47,8 +48,8 @@ def fingerprint(saved: SavedEncoder) -> str:
 
 
 def _plain(saved: SavedEncoder, name: str) -> str:
-    # `TimmModel` holds timm's model one level down.
-    return name.removeprefix("model.") if isinstance(saved.encoder, TimmModel) else name
+    # Models of other libraries are one level down.
+    return name.removeprefix("model.") if isinstance(saved.encoder, TimmModel | HubModel) else name
 
 
 _REPLACED = {"InputError": "InputError = ValueError"}
@@ -67,7 +68,7 @@ _LOAD = '''def load(folder: str | Path = Path(__file__).parent) -> FromPixels:
 
 
 def torch_source(encoder: nn.Module) -> str | None:
-    """Source of a Python file that builds the encoder with torch and safetensors only; None for timm's networks."""
+    """Python source that builds the encoder with torch and safetensors only; None if another library has it."""
     # Assembled from the source of the classes that were trained, so that the two cannot differ.
     construction = _construction(encoder)
     if construction is None:
@@ -89,6 +90,8 @@ def _construction(encoder: nn.Module) -> str | None:
         depths = tuple(len(stage) for stage in (encoder.layer1, encoder.layer2, encoder.layer3, encoder.layer4))
         small = isinstance(encoder.maxpool, nn.Identity)
         return f"ResNet({type(encoder.layer1[0]).__name__}, {depths}, small_stem={small})"
+    if isinstance(encoder, EfficientNetLite):
+        return "EfficientNetLite()"
     if isinstance(encoder, MicroNet):
         return "MicroNet()"
     if isinstance(encoder, VisionTransformer):

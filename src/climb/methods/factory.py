@@ -22,7 +22,7 @@ from climb.memory import (
     ReservoirMemory,
 )
 from climb.methods.objectives import find_objective
-from climb.nets import Network, bottleneck, build_network, plain_projector
+from climb.nets import Network, bottleneck, build_network, plain_projector, weights_of
 from climb.objectives import Objective, Osiris, Scale
 from climb.parallel import SINGLE, Group
 from climb.seeds import torch_generator
@@ -37,13 +37,21 @@ class PartFactory:
     seed: int
     device: torch.device
     group: Group = SINGLE
+    restored: bool = False
+    """True if the caller loads a saved state into the parts: start weights are not read."""
+
+    module: nn.Module | None = None
+    """The network that a caller passed as an object, which the encoder is a copy of."""
 
     @cached_property
     def network(self) -> Network:
         """The encoder and projector that are trained; the same object at every access."""
         generator, kind = torch_generator(self.seed, "init"), find_objective(self.config.objective).kind
         size, norm = self.config.image_size, kind.final_norm
-        return build_network(self.config.backbone, size, generator=generator, final_norm=norm)
+        start = None if self.restored else weights_of(self.config)
+        weights = None if start is None else start.state
+        options: dict[str, Any] = {"generator": generator, "final_norm": norm, "weights": weights}
+        return build_network(self.config.backbone, size, module=self.module, **options)
 
     # -- memories ------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ def check_config(config: LearnerConfig) -> None:
     if method.objective == "configured":  # an alignment may differ from its class, and is checked when it is built
         _check_pair(method.name, method.memory, method.batch, spec.kind, None, f"objective '{spec.name}'")
     check_backbone(config.backbone, config.image_size)
+    if config.weights != LearnerConfig.weights and method.custom_engine:
+        raise InputError(f"method '{config.method}' builds its own network; leave --weights out")
     if isinstance(method.memory, type) and method.depends_on("ltm_centroids"):
         _check_centroids(config.memory)
 

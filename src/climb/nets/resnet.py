@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from climb.errors import InputError, first_few
+from climb.errors import InputError
 from climb.nets.build import backbone
-from climb.nets.network import initialised
+from climb.nets.fit import fitted
+from climb.nets.network import Pretrained, initialised
 
 SMALL_IMAGE = 64
 """Largest side in pixels that gets the small stem."""
@@ -112,7 +113,23 @@ class ResNet(nn.Module):
         return torch.mean(x, dim=(2, 3))
 
 
-@backbone("resnet18")
+def check_stem(state: Mapping[str, Tensor], encoder: nn.Module) -> Mapping[str, Tensor]:
+    """The same tensors. A checkpoint with the stem of another image size is refused."""
+    stem, expected = state.get("conv1.weight"), encoder.state_dict()["conv1.weight"]
+    if stem is not None and stem.shape != expected.shape and stem.shape[-1] in (3, 7):
+        raise InputError(
+            f"the checkpoint does not fit this network: conv1.weight is {tuple(stem.shape)}, expected "
+            f"{tuple(expected.shape)}. Checkpoints with the 7x7 stem fit networks built for images above {SMALL_IMAGE} "
+            "pixels, those with the 3x3 stem networks for smaller ones; give another --image-size"
+        )
+    return state
+
+
+_TORCHVISION = {"pretrained": Pretrained, "adapt": check_stem}
+"""torchvision's files were trained with ImageNet's statistics."""
+
+
+@backbone("resnet18", **_TORCHVISION)
 def resnet18(image_size: int, *, generator: torch.Generator) -> ResNet:
     """ResNet-18 for square images of ``image_size`` pixels, 512 features, weights from ``generator``.
 
@@ -123,13 +140,13 @@ def resnet18(image_size: int, *, generator: torch.Generator) -> ResNet:
     return _residual(BasicBlock, (2, 2, 2, 2), image_size, generator)
 
 
-@backbone("resnet34")
+@backbone("resnet34", **_TORCHVISION)
 def resnet34(image_size: int, *, generator: torch.Generator) -> ResNet:
     """ResNet-34 for square images of ``image_size`` pixels, 512 features, weights from ``generator``."""
     return _residual(BasicBlock, (3, 4, 6, 3), image_size, generator)
 
 
-@backbone("resnet50")
+@backbone("resnet50", **_TORCHVISION)
 def resnet50(image_size: int, *, generator: torch.Generator) -> ResNet:
     """ResNet-50 for square images of ``image_size`` pixels, 2048 features, weights from ``generator``."""
     return _residual(BottleneckBlock, (3, 4, 6, 3), image_size, generator)
@@ -152,16 +169,4 @@ def load_torchvision(encoder: ResNet, state: Mapping[str, Tensor]) -> None:
     >>> encoder = resnet18(224, generator=torch.Generator().manual_seed(0))
     >>> load_torchvision(encoder, {**encoder.state_dict(), "fc.bias": torch.zeros(1000)})
     """
-    expected = encoder.state_dict()
-    weights = {name: value for name, value in state.items() if not name.startswith("fc.")}
-    # Old checkpoints lack the counter of batches in batch norms; torch fills it in.
-    missing = sorted(name for name in expected.keys() - weights.keys() if not name.endswith("num_batches_tracked"))
-    faults = [f"missing {name}" for name in missing]
-    faults += [f"unexpected {name}" for name in sorted(weights.keys() - expected.keys())]
-    differing = [name for name, value in expected.items() if name in weights and weights[name].shape != value.shape]
-    faults += [f"{name} is {tuple(weights[name].shape)}, expected {tuple(expected[name].shape)}" for name in differing]
-    if faults:
-        hint = f". Checkpoints with the 7x7 stem fit networks built for images above {SMALL_IMAGE} pixels"
-        advice = hint if "conv1.weight" in differing else ""
-        raise InputError(f"the checkpoint does not fit this network: {first_few(faults, limit=3)}{advice}")
-    encoder.load_state_dict(weights)
+    encoder.load_state_dict(fitted(state, encoder, source="the checkpoint", adapt=check_stem))

@@ -28,7 +28,15 @@ class SavedEncoder:
 
 def save_encoder(path: Path, saved: SavedEncoder, **notes: Any) -> None:
     """Write an encoder to a file. ``notes`` are plain data stored with it."""
-    save_tree(path, {**vars(saved), "encoder": saved.encoder.state_dict(), **notes}, kind="encoder")
+    save_tree(path, {**facts(saved), "encoder": saved.encoder.state_dict(), **notes}, kind="encoder")
+
+
+def facts(saved: SavedEncoder) -> dict[str, Any]:
+    """What a file says of an encoder, besides its weights."""
+    known = {name: value for name, value in vars(saved).items() if name != "encoder"}
+    architecture = getattr(saved.encoder, "architecture", None)
+    # With it, a network of transformers can be rebuilt without the folder or the hub that it came from.
+    return known if architecture is None else {**known, "architecture": architecture}
 
 
 def load_encoder(
@@ -54,7 +62,9 @@ def load_encoder(
                     f"{path} is the encoder of another run ({name} {tree[name]}; its config.json says {value}); "
                     "put its own back, or copy this one to another folder"
                 )
-        network = build_network(tree["backbone"], tree["image_size"], generator=torch.Generator().manual_seed(0))
+        plain = {name: tree[name] for name in ("architecture",) if name in tree}
+        generator = torch.Generator().manual_seed(0)
+        network = build_network(tree["backbone"], tree["image_size"], generator=generator, **plain)
         try:
             network.encoder.load_state_dict(tree["encoder"])
         except RuntimeError as error:  # from torch: the names in the file are not those of the network

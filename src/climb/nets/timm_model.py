@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from climb.errors import ClimbError, InputError
-from climb.nets.network import frozen
+from climb.nets.foreign import measured_shape, seeded, switch_off_dropping
+from climb.nets.network import Pretrained
 
 PREFIX = "timm/"
 """Start of the name of a backbone that is a timm model."""
@@ -35,48 +38,54 @@ def timm_model(name: str, image_size: int, *, generator: torch.Generator) -> Tim
 
     timm initialises the weights, from a seed that ``generator`` (a CPU one) draws. Global generators do not change.
     Models whose weights depend on the image size are built for ``image_size``. The others keep timm's architecture;
-    most have a stem made for 224 pixels.
-
-    Dropout and stochastic depth are switched off. They draw from global generators, so runs could not be repeated or
-    resumed exactly, and they add noise to the targets of an alignment.
+    most have a stem made for 224 pixels. Dropout and stochastic depth are switched off.
     """
-    timm = _timm()
-    if not timm.is_model(name):
-        near = difflib.get_close_matches(name, timm.list_models(), n=1, cutoff=0.5)
-        hint = f"; did you mean '{PREFIX}{near[0]}'?" if near else "."
-        raise InputError(f"unknown timm model '{name}'{hint} timm.list_models() lists all of them")
-    seed = int(torch.randint(2**63 - 1, (), generator=generator))
-    sized = {"img_size": image_size} if timm.get_pretrained_cfg(name).fixed_input_size else {}
-    # timm draws from the global CPU generator, so only this one is seeded and restored. torch.manual_seed would also
-    # reseed the accelerators.
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)
+    timm = _timm(name)
+    with seeded(generator):
         try:
-            model = timm.create_model(name, pretrained=False, num_classes=0, **sized)
-            with frozen(model):  # measured: for some models timm's num_features is not the length of the output
-                shape = tuple(model(torch.zeros(1, 3, image_size, image_size)).shape)
+            model = timm.create_model(name, pretrained=False, num_classes=0, **_sized(timm, name, image_size))
+            shape = measured_shape(model, image_size)  # for some models timm's num_features is another number
         except (AssertionError, IndexError, RuntimeError, TypeError, ValueError) as error:
-            refused = f"timm's '{name}' cannot take images of {image_size} pixels: {error or type(error).__name__}"
+            refused = f"timm's '{name}' cannot take images of {image_size} pixels: {_reason(error)}"
             raise InputError(f"{refused}. Choose another model, or another image size") from error
     if len(shape) != 2:
         raise InputError(f"timm's '{name}' gives {shape} for one image, not a row of features; choose another model")
-    _switch_off_dropping(model)
+    switch_off_dropping(model)
     return TimmModel(model, shape[1])
 
 
-def _switch_off_dropping(model: nn.Module) -> None:
-    for part in model.modules():
-        if isinstance(part, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-            part.p = 0.0
-        # timm has several classes for stochastic depth, and models that drop features without a layer.
-        for rate in ("drop_prob", "drop_rate"):
-            if isinstance(getattr(part, rate, None), float):
-                setattr(part, rate, 0.0)
+def timm_pretrained(name: str) -> Pretrained:
+    """timm's published weights of a model, with the statistics and the image size of its configuration."""
+    config = _timm(name).get_pretrained_cfg(name)
+    side, state = config.input_size[-1], partial(_published, name)
+    return Pretrained(mean=tuple(config.mean), std=tuple(config.std), image_size=side, state=state)
 
 
-def _timm() -> Any:
+def _published(name: str, image_size: int) -> Mapping[str, Tensor]:
+    """timm's weights, from its cache or the hub. Positions are interpolated to ``image_size``."""
+    timm = _timm(name)
     try:
-        return import_module("timm")
+        model = timm.create_model(name, pretrained=True, num_classes=0, **_sized(timm, name, image_size))
+    except Exception as error:  # timm, its hub and its downloads raise errors of many kinds
+        advice = "without a connection, give a file instead: --weights FILE"
+        raise InputError(f"cannot get timm's weights of '{name}': {_reason(error).rstrip('.')}; {advice}") from error
+    state: Mapping[str, Tensor] = model.state_dict()
+    return state
+
+
+def _sized(timm: Any, name: str, image_size: int) -> dict[str, int]:
+    return {"img_size": image_size} if timm.get_pretrained_cfg(name).fixed_input_size else {}
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line; its type if it has no text."""
+    return next(iter(str(error).split("\n")), "").strip() or type(error).__name__
+
+
+def _timm(name: str) -> Any:
+    """The library, if it has a model of this name."""
+    try:
+        timm = import_module("timm")
     except Exception as error:  # a torchvision built for another torch fails in various ways
         if isinstance(error, ModuleNotFoundError) and error.name == "timm":
             missing = f"backbones '{PREFIX}…' need timm, which is not installed"
@@ -84,3 +93,8 @@ def _timm() -> Any:
         cause = "Usually its torchvision was built for another torch: install both from the same index"
         advice = f"{cause}, then pip install 'climb-ssl[timm]'"
         raise ClimbError(f"timm is installed but cannot be imported: {error}. {advice}") from error
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), n=1, cutoff=0.5)
+        hint = f"; did you mean '{PREFIX}{near[0]}'?" if near else "."
+        raise InputError(f"unknown timm model '{name}'{hint} timm.list_models() lists all of them")
+    return timm

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from torch.nn import functional
 
 from climb.errors import InputError
 from climb.nets.build import backbone
-from climb.nets.network import initialised
+from climb.nets.network import Pretrained, initialised
 
 WIDTH, DEPTH, HEADS = 192, 12, 3
 """ViT-tiny of Touvron et al. (2021)."""
@@ -101,7 +103,27 @@ def check_patches(image_size: int) -> None:
         raise InputError(f"image_size is {image_size}; vit-tiny has patches of {patch} pixels, so type {allowed}")
 
 
-@backbone("vit-tiny", check=check_patches)
+def fit_positions(state: Mapping[str, Tensor], encoder: nn.Module) -> Mapping[str, Tensor]:
+    """Tensors of timm's transformer for ours: without the class token, with positions for our number of patches."""
+    state = {name: value for name, value in state.items() if name != "cls_token"}
+    positions, side = state.get("pos_embed"), math.isqrt(encoder.state_dict()["pos_embed"].shape[1])
+    if positions is None or positions.ndim != 3:
+        return state
+    own = math.isqrt(positions.shape[1])
+    patches = positions[:, positions.shape[1] - own**2 :]  # without that of the class token
+    if own != side:
+        grid = patches.transpose(1, 2).reshape(1, -1, own, own)
+        grid = functional.interpolate(grid, (side, side), mode="bicubic", antialias=True)
+        patches = grid.flatten(2).transpose(1, 2)
+    return {**state, "pos_embed": patches}
+
+
+def pretrained() -> Pretrained:
+    """What timm publishes of its transformers: files, trained on pixels in -1..1."""
+    return Pretrained(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+
+
+@backbone("vit-tiny", check=check_patches, pretrained=pretrained, adapt=fit_positions)
 def vit_tiny(image_size: int, *, generator: torch.Generator) -> VisionTransformer:
     """ViT-tiny for square images of ``image_size`` pixels, 192 features, weights from ``generator`` (a CPU one).
 

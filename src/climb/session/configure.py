@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from climb.arguments import checked
 from climb.datasets import own_image_size
 from climb.engine import IidChunks, resolve_device
-from climb.errors import InputError
+from climb.errors import ClimbError, InputError
 from climb.methods import check_config, find_method
-from climb.resolve import check_room, continued, given_options, option_values, resolve
+from climb.nets import check_backbone, start_weights
+from climb.nets.build import find_backbone, missing_extra
+from climb.nets.weights import PUBLISHED, RANDOM
+from climb.resolve import check_room, continued, given_options, network_of, option_values, resolve
 from climb.runs import RunFolder
-from climb.settings.config import DataConfig, RunConfig, StreamConfig
+from climb.settings.config import DataConfig, LearnerConfig, RunConfig, StreamConfig
 from climb.settings.fields import check_settings
-from climb.settings.recipes import SIZES, get_recipe
+from climb.settings.recipes import PRETRAINED, SIZES, get_recipe
 
+log = logging.getLogger("climb.session")
 LIVE = "own"
 """Kind of the stream of a learner: live images, without tasks."""
 
@@ -61,7 +67,15 @@ def live_learner(
         InputError: for unknown names, impossible values, and methods that cannot learn from a live stream.
     """
     name = size if size != "auto" else "cpu" if resolve_device(device).type == "cpu" else "gpu"
-    learner = SIZES[name]
+    given = given_options(options)
+    stored = None if out is None else RunFolder(out).stored_config()
+    if stored is None or stored.stream.kind != LIVE:
+        learner = starting_learner(name, given)
+    elif size == "auto":
+        learner = stored.learner
+    else:  # what this size meant when the folder was made may have come from an extra that was or was not installed
+        choices = (*PRETRAINED[name], SIZES[name])
+        learner = next((each for each in choices if each.backbone == stored.learner.backbone), SIZES[name])
     base = RunConfig(
         recipe="learn",
         data=DataConfig(dataset="own images", image_size=learner.image_size),
@@ -69,7 +83,6 @@ def live_learner(
         learner=learner,
     )
     config = resolve(base, options)
-    given = given_options(options)
     if size != "auto":
         own = {"backbone", "image_size", "passes", *(() if "budget" in given else ("replay_batch", "capacity"))}
         given = {**option_values(base, own), **given}
@@ -80,6 +93,47 @@ def live_learner(
     check_config(config.learner)
     check_room(config.learner)
     return config
+
+
+def starting_learner(size: str, given: Mapping[str, Any]) -> LearnerConfig:
+    """The learner that a new folder of ``climb learn`` starts from: pretrained if the extra is installed.
+
+    Options that decide the network or its weights lead to the size's learner with random weights, which they change.
+
+    Args:
+        size: a name of `SIZES`.
+        given: options as from `given_options`.
+    """
+    scratch, weights, backbone = SIZES[size], given.get("weights"), given.get("backbone")
+    if weights not in (None, RANDOM, PUBLISHED):
+        return replace(scratch, **network_of(weights))
+    if weights == PUBLISHED and backbone is not None:
+        of_size = next((each for each in PRETRAINED[size] if each.backbone == backbone), None)
+        published = find_backbone(backbone).pretrained
+        side = scratch.image_size if published is None else published().image_size
+        return of_size or replace(scratch, image_size=side)
+    custom = "method" in given and find_method(given["method"]).custom_engine
+    if weights == RANDOM or backbone is not None or custom:
+        return scratch
+    missing = []
+    for learner in PRETRAINED[size]:
+        extra, side = missing_extra(learner.backbone), given.get("image_size", learner.image_size)
+        if extra is not None:
+            missing.append(extra)
+            continue
+        try:
+            check_backbone(learner.backbone, side)
+            start_weights(learner.backbone, learner.weights, side)
+        except ClimbError as error:  # too small images, a library that does not import, no connection
+            log.warning("not starting from %s: %s", learner.backbone, error)
+        else:
+            return learner
+    if missing and weights is None:
+        log.warning(
+            "starting from random weights. To start from pretrained ones, in a new folder: pip install 'climb-ssl[%s]'",
+            missing[0],
+        )
+    return PRETRAINED[size][0] if weights == PUBLISHED and PRETRAINED[size] else scratch
 
 
 def unfit_for_live_streams(method: str) -> str | None:

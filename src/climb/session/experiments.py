@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from climb.memory.store import fits
 from climb.methods.validate import check_config
 from climb.parallel import SINGLE, Group, joined, own_device
 from climb.registry import load_file
+from climb.resolve import with_weights
 from climb.runs import Result, RunFolder
 from climb.runs.provenance import versions
 from climb.runs.run_file_checks import check_complete
@@ -57,6 +59,7 @@ def execute(config: RunConfig, execution: Execution, out: str | Path, *, observe
         load_file(file)
     check_settings(config)
     check_settings(execution)
+    config = replace(config, learner=with_weights(config.learner))
     check_config(config.learner)
     _check_apart(config, execution, Path(out))
     plugins = check_observers(observers)

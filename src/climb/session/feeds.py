@@ -16,8 +16,8 @@ import torch
 
 from climb.datasets import Dataset
 from climb.engine import IidChunks
-from climb.learner import IMAGENET_MEAN, IMAGENET_STD
 from climb.methods import find_method
+from climb.nets import IMAGENET_MEAN, IMAGENET_STD
 from climb.session.seen_images import SeenImages
 from climb.settings.config import LearnerConfig
 from climb.sources import Item, PassedOver, Source

@@ -17,6 +17,7 @@ from climb.engine import Choices, Engine, choose, resolve_device
 from climb.errors import ClimbError
 from climb.learner import build_engine
 from climb.methods import find_method
+from climb.nets import weights_of
 from climb.parallel import SINGLE, Group, own_device
 from climb.precision import threads
 from climb.runs import Journal, RunFolder
@@ -58,6 +59,9 @@ class Session:
 
     def __post_init__(self) -> None:
         self.device = resolve_device(own_device(self.execution.device))
+        start = weights_of(self.config.learner)
+        if start is not None:  # the network's own statistics go before those of the images
+            self.feed.mean, self.feed.std = start.mean or self.feed.mean, start.std or self.feed.std
         self.choices = self._choose()
         self.engine = self._build_engine(self.group)
         self.line = LiveLine(self.feed.label, total=self.feed.total, shown=self.group.first)

@@ -83,7 +83,13 @@ class LearnerConfig:
     """Version of the settings: default (best measured), paper (as printed), reference (the released code with its
     faults)."""
     backbone: str = setting("resnet18", names="backbone")
-    """Network that encodes images."""
+    """Network that encodes images: a name, timm/NAME, or hf:FOLDER-OR-ID."""
+    weights: str = setting("none", added="none")
+    """Weights that the network starts from: none (random), pretrained (its published ones), or a path: a folder of run,
+    learn or export, a file of Climb.save, safetensors, or .pth. Images are normalised with the statistics that come
+    with the weights, if some do."""
+    weights_sha256: str | None = setting(None, flag=False, added=None)
+    """Digest of those weights and statistics, filled in before any work."""
     image_size: int = setting(32, least=8)
     """Side of the images in pixels."""
     stream_batch: int = setting(10, least=1, symbol="b_s")
@@ -230,6 +236,8 @@ class RunConfig:
         """
         identity = to_dict(self.resolved())
         del identity["recipe"]  # a name for people
+        if identity["learner"]["weights_sha256"] is not None:
+            identity["learner"]["weights"] = "none"  # the digest counts, not the place
         _drop_added(identity, type(self))
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -42,7 +42,16 @@ SIZES = {
     "cpu": LearnerConfig(backbone="micro", replay_batch=64, passes=1),
     "gpu": LearnerConfig(backbone="resnet18", image_size=64),
 }
-"""Learners of ``climb learn`` by machine: a single-board computer, a computer without a GPU, one with a GPU."""
+"""Learners of ``climb learn`` by machine: a single-board computer, a computer without a GPU, one with a GPU. They start
+from random weights."""
+
+_LITE = LearnerConfig(backbone="efficientnet-lite0", weights="pretrained", image_size=128, replay_batch=32, passes=1)
+PRETRAINED: dict[str, tuple[LearnerConfig, ...]] = {
+    "edge": (),
+    "cpu": (_LITE,),
+    "gpu": (replace(_LITE, backbone="timm/resnet50.a1_in1k", image_size=160, replay_batch=128), _LITE),
+}
+"""Learners from pretrained weights that go before those of `SIZES`, if their extra is installed; the best first."""
 
 
 def describe(name: str) -> str:
