@@ -99,7 +99,10 @@ def test_without_images_it_selects_from_the_memory(learned: Learned, tmp_path: P
     assert run("select", learned[1], "--n", 4, "--out", out, "--device", "cpu") == 0
     rows = list(csv.DictReader((out / "selected.csv").read_text().splitlines()))
     assert all(row["path"].startswith("image ") for row in rows)
-    assert len([link for link in (out / "images").iterdir() if Image.open(link).size == (16, 16)]) == 4
+    for link in (out / "images").iterdir():
+        with Image.open(link) as picture:
+            assert picture.size == (16, 16)
+    assert len(list((out / "images").iterdir())) == 4
 
 
 def test_bad_input(learned: Learned, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from climb.novelty.scores import FEWEST, Scores
 
 STALE = 100
 """Mini-batches after which the features of a stored image are computed again."""
-SHARE = 1.0
-"""Bytes of features, as a share of the memory's own."""
+SHARE, LEAST_BYTES = 1.0, 16 * 2**20
+"""Most bytes of features, as a share of the memory's own, and the number that is always allowed."""
 
 
 class StoredReference:
@@ -37,7 +37,7 @@ class StoredReference:
         if memory is None or not hasattr(memory, "stored_ids") or not hasattr(memory, "images_of"):
             raise InputError("no memory of images to compare with; use a method that stores images (climb methods)")
         self._memory: Any = memory
-        self._reference = RunningReference(memory.capacity, most_bytes=max(2**20, int(SHARE * memory.nbytes)))
+        self._reference = RunningReference(memory.capacity, most_bytes=max(LEAST_BYTES, int(SHARE * memory.nbytes)))
 
     @property
     def memory(self) -> Memory:
