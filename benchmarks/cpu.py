@@ -173,7 +173,8 @@ def evaluation(row: dict[str, Any], folder: Path) -> Work:
         return pixels.repeat_interleave(side // 4, 2).repeat_interleave(side // 4, 3), labels
 
     train, test = split(500), split(100)
-    segments = Stream(regular(classes, tasks, seed=0), train[1], test[1]).segments
+    stream = Stream(regular(classes, tasks, seed=0), train[1], test[1])
+    segments = stream.groups if hasattr(stream, "groups") else stream.segments  # the baseline's name
     encoder = engine.parts.network.encoder
 
     def run(count: int) -> float:

@@ -58,7 +58,7 @@ def main() -> None:
     for batch, _ in zip(stream.batches(learner.stream_batch), range(given.batches), strict=False):
         engine.observe(data.train.images[batch.indices.to(device)])
     evaluator = Evaluator(replace(config, evaluation=EvaluationConfig(network="student")), data, stream)
-    after = len(stream.segments) // 2 - 1
+    after = len(stream.groups) // 2 - 1
     seconds = []
     for _ in range(given.repeats + 1):
         began = time.perf_counter()

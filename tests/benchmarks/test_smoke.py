@@ -10,8 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
+
+from climb.export.feature_files import Embedded, write_features
 
 ROOT = Path(__file__).parents[2]
 TINY = {
@@ -48,7 +51,23 @@ def run(name: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_benchmark_has_a_smoke_test() -> None:
-    assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} == {*TINY, *TINY_RUNS, "adapt"}
+    assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} == {*TINY, *TINY_RUNS, "adapt", "memory_at_work"}
+
+
+@pytest.mark.parametrize("experiment", ["domains", "classes", "changes", "calm"])
+def test_a_memory_at_work_on_tiny_features(
+    experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [
+        f"{domain}/{label}/{number}.jpg"
+        for domain in ("photo", "art_painting", "cartoon", "sketch")
+        for label in ("cat", "dog")
+        for number in range(40)
+    ]
+    features = np.random.default_rng(0).random((len(paths), 8), dtype=np.float32)
+    write_features(tmp_path / "features.npy", [Embedded(paths=paths, features=features)])
+    run("memory_at_work", f"{experiment} --features {tmp_path / 'features.npy'} --seeds 1", monkeypatch)
+    assert json.loads(capsys.readouterr().out)["experiment"] == experiment
 
 
 def test_adaptation_to_tiny_domains(

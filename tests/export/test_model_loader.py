@@ -59,7 +59,7 @@ def test_precision_of_features(encoder_file: Callable[..., Path], monkeypatch: p
     torch.testing.assert_close(features, exact.features(pixels()), rtol=0.05, atol=0.05)
     for gain, expected in ((4.0, "bf16"), (1.0, "float32")):
         monkeypatch.setattr("climb.engine.numerics.bf16_gain", lambda gain=gain: gain)
-        assert open_model(file, device="cpu", precision="float32").precision == expected
+        assert open_model(file, device="cpu").precision == expected
 
 
 def test_the_engine_of_training_is_refused(encoder_file: Callable[..., Path]) -> None:
