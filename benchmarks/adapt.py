@@ -31,7 +31,7 @@ from climb.evaluation.audit import audit
 from climb.evaluation.features import extract_features
 from climb.evaluation.measured import Measured
 from climb.evaluation.three_probes import Rows, quick_predictions, quick_probes
-from climb.learner import build_engine
+from climb.methods.build import build_engine
 from climb.nets import StartAverage, weights_of
 from climb.precision import threads
 from climb.resolve import resolve, with_settings

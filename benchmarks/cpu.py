@@ -223,7 +223,7 @@ def build(row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """An engine of whichever version is imported, and its choices."""
     import torch
 
-    from climb.learner import build_engine
+    from climb.methods.build import build_engine
 
     try:
         from climb.settings.config import LearnerConfig, MemoryConfig

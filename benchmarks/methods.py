@@ -27,8 +27,8 @@ import torch
 
 from climb.bench.figures import COLOURS, Canvas
 from climb.engine import Engine, IidChunks, resolve_device, resolve_engine, resolve_precision
-from climb.learner import build_engine
 from climb.methods import METHODS, choose_method
+from climb.methods.build import build_engine
 from climb.settings.config import LearnerConfig
 from climb.settings.presets import apply_preset
 

@@ -24,8 +24,8 @@ import torch.nn.functional as F
 
 from climb.augment import simclr
 from climb.engine import Choices, Engine, choose
-from climb.learner import build_engine
 from climb.methods import choose_method
+from climb.methods.build import build_engine
 from climb.nets import build_network
 from climb.precision import threads
 from climb.settings.config import LearnerConfig, MemoryConfig

@@ -20,7 +20,7 @@ import torch
 
 from climb.datasets import load, own_image_size
 from climb.engine import resolve_device, resolve_engine, resolve_precision
-from climb.learner import build_engine
+from climb.methods.build import build_engine
 from climb.session.evaluation import Evaluator
 from climb.session.experiments import images_of, manifest_of
 from climb.settings.config import EvaluationConfig, LearnerConfig

@@ -31,8 +31,8 @@ from climb.engine import Choices, Engine, choose, resolve_device
 from climb.engine.captured import EAGER_CALLS, WARM_UPS, Captured
 from climb.engine.compiled import compiled
 from climb.engine.numerics import autocast, numerics
-from climb.learner import build_engine
 from climb.memory import InsertReport, ReplayBatch
+from climb.methods.build import build_engine
 from climb.settings.config import LearnerConfig
 from climb.settings.presets import apply_preset
 

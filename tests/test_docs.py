@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from climb.engine import Parts
-from climb.learner import build_engine
 from climb.methods import METHODS, PartFactory, build_parts
+from climb.methods.build import build_engine
 from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.verified import verified
 

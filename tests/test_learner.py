@@ -17,9 +17,9 @@ from climb import Climb
 from climb.augment import Policy, common, simclr, simsiam
 from climb.engine import Engine
 from climb.errors import ClimbError, InputError
-from climb.learner import build_engine
 from climb.memory import CentroidMemory
 from climb.methods import METHODS
+from climb.methods.build import build_engine
 from climb.nets import SavedEncoder, build_network, save_encoder
 from climb.pixels import as_images
 from climb.settings.config import LearnerConfig, MemoryConfig
@@ -45,7 +45,7 @@ def test_the_constructor_has_the_settings_of_learner_and_memory() -> None:
     by_position = {name: p.default for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD}
     assert by_position == {
         "method": "climb",
-        "preset": "default",
+        "preset": None,
         "capacity": 2500,
         "backbone": "auto",
         "image_size": None,

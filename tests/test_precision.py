@@ -114,7 +114,7 @@ def test_float64_is_not_used_on_a_device_without_it(module: str, monkeypatch: py
     def redundant() -> list[int]:
         memory = MinRedMemory(4, (3, 1, 1), 4)
         memory.insert(torch.zeros(4, 3, 1, 1, dtype=torch.uint8), points[:4])
-        return memory._redundant(2)
+        return memory._redundant(2, torch.ones((), dtype=torch.bool))
 
     def trained() -> torch.Tensor:
         epoch = ProbeEpoch(points, labels, classes=2, batch_size=2)

@@ -23,7 +23,7 @@ def test_built_in_parts_are_listed() -> None:
     assert {"simclr", "scale"} <= set(OBJECTIVES)
     assert {"centroid", "fifo", "released", "swapped-refresh"} <= set(MEMORIES)
     assert list(BATCH_RULES) == ["stream", "stream-and-replay", "memory-only", "mix-up", "iid"]
-    assert set(ALIGNMENTS) == {"ema-teacher", "relation", "snapshot", "stored-targets"}
+    assert set(ALIGNMENTS) == {"ema-teacher", "relation", "snapshot", "start-teacher", "stored-targets"}
     assert {"resnet18", "resnet34", "resnet50", "vit-tiny", "micro", "efficientnet-lite0"} <= set(BACKBONES)
     assert {"simclr", "simsiam", "common"} <= set(POLICIES)
 

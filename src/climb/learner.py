@@ -17,107 +17,31 @@ from numpy.typing import NDArray
 from torch import nn
 
 from climb.arguments import check_value, checked
-from climb.augment import POLICIES, Augment, Policy
-from climb.engine import Engine, EngineKind, Layout, Precision, choose, resolve_device
+from climb.engine import Engine, choose, resolve_device
 from climb.engine.choices import REFERENCE
 from climb.engine.inference import FairLock, Snapshot, inference, uninterrupted
 from climb.errors import InputError, unknown
 from climb.memory import Memory
-from climb.methods import PartFactory, build_parts, check_config, find_method, find_objective
+from climb.methods import check_config
+from climb.methods.build import build_engine, chosen_network
 from climb.nets import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     Channels,
-    Network,
     SavedEncoder,
     load_encoder,
     weights_of,
 )
-from climb.nets.build import MODULE
+from climb.nets.foreign import module_name, same_class
 from climb.nets.weights import OWN, digest
 from climb.novelty.stored import StoredReference
-from climb.parallel import SINGLE, Group
 from climb.pixels import Images, as_images, resized, square_side
 from climb.resolve import check_room, resolve
 from climb.settings.config import Execution, LearnerConfig, MemoryConfig, RunConfig, from_dict, to_dict
 from climb.settings.fields import Setting, settings_of
-from climb.settings.presets import NETWORK
 from climb.state import load_tree, restoring, save_tree, tree_kind
 
 log = logging.getLogger("climb.learner")
-
-
-def build_engine(
-    config: LearnerConfig,
-    *,
-    mean: Channels,
-    std: Channels,
-    seed: int,
-    device: torch.device,
-    precision: Precision,
-    kind: EngineKind,
-    layout: Layout | None = None,
-    group: Group = SINGLE,
-    restored: bool = False,
-    module: nn.Module | None = None,
-) -> Engine:
-    """The engine of a configuration, at its first step.
-
-    Args:
-        config: the learner.
-        mean: by colour channel; images are normalised with it.
-        std: see ``mean``.
-        seed: seed of everything random.
-        device: where everything happens.
-        precision: arithmetic of the networks.
-        kind: how steps are carried out.
-        layout: memory layout of convolutions; None is that of the device: channels last on a GPU, else contiguous.
-        group: the processes that train it together; each calls this function.
-        restored: True if the caller loads a saved state into the engine: start weights are not read.
-        module: the network that a caller passed as an object, which the encoder is a copy of.
-    """
-    check_config(config)
-    method = find_method(config.method)
-    if method.custom_engine:
-        if group.size > 1:
-            raise InputError(f"'{config.method}' has a custom engine, which works in one process only")
-        engine: Engine = method.build(
-            config, mean=mean, std=std, seed=seed, device=device, precision=precision, kind=kind
-        )
-        return _laid_out(engine, layout)
-    place: dict[str, Any] = {"seed": seed, "device": device, "group": group}
-    parts = build_parts(PartFactory(config=config, restored=restored, module=module, **place))
-    memory, allowed = parts.memory, config.memory.capacity
-    if memory is not None and memory.bounded and memory.capacity > allowed:
-        raise InputError(
-            f"method '{config.method}' has a memory for {memory.capacity} images where {allowed} are allowed; make it "
-            "with the factory's *w.sizes"
-        )
-    views = find_objective(config.objective).views if config.views == "objective" else POLICIES.find(config.views)
-    policy = views(config.image_size)
-    if not isinstance(policy, Policy):
-        raise InputError(
-            f"the views of objective '{config.objective}' are {type(policy).__name__}; its function must give a Policy"
-        )
-    augment = Augment(policy, mean, std, per_batch=config.augment_per_batch, device=device)
-    engine = Engine(parts, augment, config, seed=seed, device=device, precision=precision, kind=kind, group=group)
-    return _laid_out(engine, layout)
-
-
-def _laid_out(engine: Engine, layout: Layout | None) -> Engine:
-    if layout is not None and engine.device.type == "cpu":
-        engine.parts.lay_out(layout, engine.config.image_size)
-    return engine
-
-
-def chosen_network(engine: Engine) -> tuple[str, Network]:
-    """The network that the preset evaluates, with its name: an average with the start, the teacher, or the student."""
-    teacher, average = engine.parts.teacher, engine.parts.average
-    if average is not None:
-        return "average", average.network
-    if NETWORK[engine.config.preset] == "teacher" and teacher is not None:
-        return "teacher", teacher
-    return "student", engine.parts.network
 
 
 FIRST = (
@@ -135,18 +59,6 @@ TEXTS = {
     "image_size": "Side to which images are resized. None takes the side of the first images, which must be square.",
 }
 """Arguments whose defaults, and therefore texts, are not those of the setting."""
-
-
-def module_name(module: nn.Module) -> str:
-    """The setting ``backbone`` of a learner whose network was passed as an object."""
-    return f"{MODULE}{type(module).__name__}"
-
-
-def _same_class(module: nn.Module, stored: str, file: Path) -> nn.Module:
-    """The module, if the file was saved with one of its class."""
-    if stored != module_name(module):
-        raise InputError(f"{file} was saved with backbone '{stored}'; given is '{module_name(module)}'")
-    return module
 
 
 def _arguments() -> dict[str, Setting]:
@@ -370,7 +282,7 @@ class Climb:
         state = load_tree(file, kind="model")
         model = cls.__new__(cls)
         with restoring(file):
-            module = {} if backbone is None else {"backbone": _same_class(backbone, state["params"]["backbone"], file)}
+            module = {} if backbone is None else {"backbone": same_class(backbone, state["params"]["backbone"], file)}
             model.__setstate__({**state, "params": {**state["params"], **module, **execution}})
         return model
 

@@ -22,7 +22,7 @@ from climb.arguments import check_value
 from climb.errors import InputError, unknown
 from climb.methods import PartFactory, build_parts, choose_method, choose_objective
 from climb.methods.validate import refuse_unused
-from climb.nets.build import MODULE
+from climb.nets.foreign import MODULE
 from climb.nets.weight_files import read_weights
 from climb.nets.weights import OWN, PUBLISHED, RANDOM, absolute, weights_of
 from climb.settings.config import (

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from climb.engine import Engine
-from climb.learner import build_engine
+from climb.methods.build import build_engine
 from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.settings.presets import apply_preset
 

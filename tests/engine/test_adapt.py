@@ -11,7 +11,7 @@ import torch
 
 from climb.alignment import EmaTeacher, StartTeacher
 from climb.engine import Engine, guard
-from climb.learner import build_engine, chosen_network
+from climb.methods.build import build_engine, chosen_network
 from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.settings.presets import apply_preset
 

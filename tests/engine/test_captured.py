@@ -12,9 +12,9 @@ import torch
 
 from climb.engine import Engine, EngineKind
 from climb.engine.captured import Captured
-from climb.learner import build_engine
 from climb.memory import InsertReport
 from climb.memory.contract import Embed
+from climb.methods.build import build_engine
 from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.settings.presets import apply_preset
 

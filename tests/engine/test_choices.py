@@ -13,8 +13,8 @@ from torch import nn
 from climb.engine import Choices, Engine, choose
 from climb.engine.choices import FEWEST_STEPS, REFERENCE, _seconds
 from climb.errors import InputError
-from climb.learner import build_engine
 from climb.methods import METHODS, choose_method
+from climb.methods.build import build_engine
 from climb.nets import backbone
 from climb.precision import threads
 from climb.settings.config import LearnerConfig, MemoryConfig

@@ -10,8 +10,8 @@ import torch
 from climb.engine import Engine, EngineKind
 from climb.engine.captured import EAGER_CALLS
 from climb.engine.compiled import compiled
-from climb.learner import build_engine
 from climb.methods import choose_method
+from climb.methods.build import build_engine
 from climb.settings.config import LearnerConfig, MemoryConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported

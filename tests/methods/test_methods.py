@@ -20,7 +20,6 @@ from climb.contrib.pcmc.patches import CROPPED
 from climb.contrib.released import ReferenceMemory, SwappedRefreshMemory
 from climb.engine import Engine, MemoryOnly, MixUp, Parts, StreamAndReplay
 from climb.errors import InputError
-from climb.learner import build_engine
 from climb.memory import CentroidMemory, FifoMemory, Memory, ReservoirMemory
 from climb.methods import (
     METHODS,
@@ -34,6 +33,7 @@ from climb.methods import (
     objective,
     with_replay,
 )
+from climb.methods.build import build_engine
 from climb.methods.catalog import takes_objective
 from climb.objectives import Osiris, Scale, SimCLR
 from climb.settings.config import LearnerConfig, MemoryConfig

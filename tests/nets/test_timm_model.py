@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from climb.errors import ClimbError, InputError
-from climb.learner import build_engine
+from climb.methods.build import build_engine
 from climb.nets import build_network, start_weights
 from climb.nets.timm_model import TimmModel, timm_model
 from climb.nets.vit import vit_tiny

@@ -17,8 +17,8 @@ from torch import nn
 
 from climb.engine import Engine, Parts, StreamAndReplay, TrainingBatch
 from climb.errors import ClimbError, InputError
-from climb.learner import build_engine
 from climb.methods import METHODS, OBJECTIVES, PartFactory, choose_method, method, with_replay
+from climb.methods.build import build_engine
 from climb.parallel import SINGLE, Group, chunk, collect, joined, share_statistics
 from climb.parallel.shards import ShardedStore
 from climb.settings.config import LearnerConfig, MemoryConfig

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from climb.errors import InputError
-from climb.learner import build_engine
 from climb.methods import METHODS, check_config
+from climb.methods.build import build_engine
 from climb.nets import SavedEncoder, build_network, save_encoder
 from climb.nets.weights import _load
 from climb.resolve import with_budget

@@ -13,7 +13,7 @@ from torch import nn
 
 from climb.engine import Engine
 from climb.engine.health import COLLAPSED, health
-from climb.learner import build_engine, chosen_network
+from climb.methods.build import build_engine, chosen_network
 from climb.runs import RunFolder
 from climb.session import learn
 from climb.session.health import PANEL, Panel, Watchdog, choose_panel, drift, measure

@@ -11,8 +11,8 @@ import pytest
 import scipy.spatial.distance as distance
 import torch
 
-from climb.learner import build_engine
 from climb.methods import choose_method
+from climb.methods.build import build_engine
 from climb.nets import frozen
 from climb.session import execute
 from climb.session.evaluation import memory_diversity

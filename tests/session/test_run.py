@@ -261,7 +261,7 @@ def test_an_evaluation_that_is_about_to_be_done_again_is_cut_from_the_journal(
     run._checkpoint()
     folder.journal.write(7, "train")
     folder.journal.write(7, "evaluation", task=0)  # by a process that ended before its next checkpoint
-    run._resume()
+    new_session(config, folder)._resume()
     assert [line["event"] for line in folder.journal.read()] == ["train", "start"]
 
 

@@ -12,7 +12,7 @@ import torch
 from climb.bench.estimate import OVERHEAD, VIEWS, work_of
 from climb.engine import IidChunks, resolve_device, resolve_engine, resolve_precision
 from climb.evaluation import LinearProbeConfig, extract_features, fit_linear_probe
-from climb.learner import build_engine
+from climb.methods.build import build_engine
 from climb.precision import threads
 from climb.settings.config import Execution, LearnerConfig, RunConfig
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from climb.learner import build_engine
 from climb.methods import PartFactory, find_method
+from climb.methods.build import build_engine
 from climb.nets import IMAGENET_MEAN, IMAGENET_STD, Network
 from climb.nets.weights import PUBLISHED, RANDOM
 from climb.settings.config import LearnerConfig

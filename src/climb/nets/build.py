@@ -14,13 +14,11 @@ from torch import Tensor, nn
 
 from climb.errors import InputError
 from climb.nets import hf_model, timm_model
-from climb.nets.foreign import ModuleEncoder, inner_name
+from climb.nets.foreign import MODULE, ModuleEncoder, inner_name
 from climb.nets.heads import projector
 from climb.nets.network import Network, Pretrained
 from climb.registry import Registry
 
-MODULE = "module:"
-"""Start of the name of a backbone that is a module of the caller; its class follows."""
 SMALLEST_IMAGE = 8
 """Smallest side in pixels. The strides of a network reduce smaller images to nothing."""
 

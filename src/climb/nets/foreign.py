@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,22 @@ from torch import Tensor, nn
 from climb.errors import InputError
 from climb.nets.network import frozen
 
+MODULE = "module:"
+"""Start of the name of a backbone that is a module of the caller; its class follows."""
 INNER = "model."
 """Where a wrapped network has the parameters of the model of another library."""
+
+
+def module_name(module: nn.Module) -> str:
+    """The setting ``backbone`` of a learner whose network was passed as an object."""
+    return f"{MODULE}{type(module).__name__}"
+
+
+def same_class(module: nn.Module, stored: str, file: Path) -> nn.Module:
+    """The module, if the file was saved with one of its class."""
+    if stored != module_name(module):
+        raise InputError(f"{file} was saved with backbone '{stored}'; given is '{module_name(module)}'")
+    return module
 
 
 @contextmanager

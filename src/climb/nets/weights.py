@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from climb.errors import InputError
-from climb.nets.build import BACKBONES, MODULE, build_network, find_backbone, is_published
+from climb.nets.build import BACKBONES, build_network, find_backbone, is_published
 from climb.nets.fit import fitted
+from climb.nets.foreign import MODULE
 from climb.nets.network import Channels
 from climb.nets.weight_files import WeightFile, read_weights, weight_file
 from climb.settings.config import LearnerConfig

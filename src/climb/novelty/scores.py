@@ -42,7 +42,7 @@ class ReferenceSet:
     >>> reference = ReferenceSet(features)
     >>> scored = reference.score(torch.stack([features[7], -features[7]]))
     >>> scored.nearest[0].item(), [round(score, 2) for score in scored.scores.tolist()]
-    (7, 0.0, 1.0)
+    (7, [0.82, 1.0])
     """
 
     def __init__(self, features: Tensor) -> None:
@@ -79,7 +79,7 @@ def calibrated(distances: Tensor, own: Tensor) -> Tensor:
         distances: of the images to score.
         own: of each stored image to the others, ascending.
 
-    >>> calibrated(torch.tensor([0.0, 0.15, 4.0]), torch.tensor([0.1, 0.2, 0.3, 0.4])).tolist()
+    >>> calibrated(torch.tensor([0.0, 0.15, 4.0]), torch.tensor([0.1, 0.2, 0.3, 0.4])).round(decimals=4).tolist()
     [0.0, 0.3, 0.98]
     """
     known, given = own.double(), distances.double()

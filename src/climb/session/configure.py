@@ -43,7 +43,7 @@ def experiment(recipe: str | None = None, *, out: str | Path | None = None, **op
     ('cla-e', 0.3, 50)
     >>> experiment("cifar100-20", preset="papers")
     Traceback (most recent call last):
-    climb.errors.InputError: unknown preset 'papers'; did you mean 'paper'? Allowed: default, paper, reference
+    climb.errors.InputError: unknown preset 'papers'; did you mean 'paper'? Allowed: adapt, default, paper, reference
 
     Raises:
         InputError: for unknown names, and for options that exclude each other.

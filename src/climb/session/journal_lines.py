@@ -13,8 +13,8 @@ import torch
 
 from climb.engine import Observation
 from climb.engine.health import FEWEST, health
-from climb.learner import chosen_network
 from climb.memory.snapshot import saved_images
+from climb.methods.build import chosen_network
 from climb.session.feeds import Batch, LiveFeed
 from climb.session.health import Panel, choose_panel, drift, measure
 from climb.session.observer import Observer

@@ -18,7 +18,7 @@ from climb.evaluation.three_probes import Rows, quick_probes
 from climb.images.convert import as_pixel_range
 from climb.images.decode import ImageError
 from climb.images.tensors import Decoder
-from climb.learner import chosen_network
+from climb.methods.build import chosen_network
 from climb.session.labelled_folder import LabelledFile, labelled_folder
 from climb.session.observer import Observer
 from climb.settings.config import RunConfig

@@ -18,7 +18,7 @@ from torch import Tensor
 from climb.engine.inference import inference
 from climb.errors import ClimbError, InputError
 from climb.files import write_atomic, write_text
-from climb.learner import chosen_network
+from climb.methods.build import chosen_network
 from climb.novelty.changes import LAG, ChangeDetector
 from climb.novelty.scores import Scores
 from climb.novelty.stored import StoredReference

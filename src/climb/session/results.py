@@ -11,8 +11,8 @@ from climb.engine import Engine
 from climb.evaluation import extract_features
 from climb.evaluation.similarity import centre_of, panel
 from climb.images.find import EXTENSIONS
-from climb.learner import chosen_network
 from climb.memory.snapshot import saved_images
+from climb.methods.build import chosen_network
 from climb.nets import Network, SavedEncoder, save_encoder
 from climb.report import draw_plots, write_report
 from climb.runs import Result

@@ -15,8 +15,8 @@ import torch
 
 from climb.engine import Choices, Engine, choose, resolve_device
 from climb.errors import ClimbError
-from climb.learner import build_engine
 from climb.methods import find_method
+from climb.methods.build import build_engine
 from climb.nets import move_weights, weights_of
 from climb.parallel import SINGLE, Group, own_device
 from climb.precision import threads

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from climb.engine import Engine, IidChunks, Observation
-from climb.learner import build_engine
+from climb.methods.build import build_engine
 from climb.seeds import torch_generator
 from climb.settings.config import LearnerConfig, MemoryConfig
 from climb.testing.contract import contract
