@@ -29,6 +29,7 @@ TORCHRUN = [
 SETTINGS = [
     *("run", "demo", "--classes", "2", "--image-size", "16", "--tasks", "2", "--stream-batch", "27"),
     *("--capacity", "120", "--replay-batch", "24", "--passes", "1", "--lr", "0.0003", "--device", "cpu"),
+    *("--precision", "float32"),  # a rounding of bf16 changes what the memory keeps
 ]
 
 
