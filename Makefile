@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 help:
 	@echo "make demo       install climb into $(VENV) and run CLIMB on a built-in synthetic stream (a minute or two)"
-	@echo "make test       install the development tools and pass every check (under five minutes on two cores)"
+	@echo "make test       install the development tools and pass every check (about ten minutes on two cores)"
 	@echo "make test-slow  the slow tests"
 	@echo "make soak       the soak test (hours): kills, damage, hostile images, arguments and requests, limits, a million images"
 	@echo "make gpu-test   the tests that need a CUDA device"
