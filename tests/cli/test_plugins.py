@@ -38,7 +38,7 @@ def climb_their_loss(w):
     batch=StreamAndReplay,
     objective="configured",
     alignment=None,
-    paper="Doe, 2030",
+    paper="Doe [2030]",
     lr=0.1,
 )
 def theirs(w):
@@ -70,7 +70,7 @@ def test_they_are_listed_and_what_is_broken_hides_nobody(climb: Climb) -> None:
     assert said.code == 0
     methods, objectives, _ = listings(said.out)
     assert methods["theirs"]["what"] == "Somebody's [bold] method."
-    assert methods["theirs"]["paper"] == "Doe, 2030"
+    assert methods["theirs"]["paper"] == "Doe [2030]"
     assert methods["theirs-broken"]["parts"] == "not declared"
     assert methods["theirs"]["package"] == "climb_theirs"
     assert methods["theirs"]["parts"] == "FifoMemory + StreamAndReplay + SimCLR + none"
